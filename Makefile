@@ -1,0 +1,1 @@
+.PHONY: venv demo test check bench screenshots

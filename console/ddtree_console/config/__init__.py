@@ -1,0 +1,1 @@
+"""Fleet and profile files: YAML <-> schema <-> domain, with file and line in every error."""

@@ -1,0 +1,1 @@
+"""Async use cases without a screen: fleet monitor, journal, HTTP, deployments, history."""

@@ -1,0 +1,1 @@
+"""Bytes, processes and channels to a host, by SSH or local."""

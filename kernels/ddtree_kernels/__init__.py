@@ -1,0 +1,3 @@
+"""DDTree's own kernels, models and server. Importable where neither torch nor triton is installed."""
+
+__version__ = "0.1.0"
