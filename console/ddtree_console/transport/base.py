@@ -62,7 +62,7 @@ class Transport(Protocol):
         ...
 
     async def run(self, argv: Sequence[str], stdin: bytes = b"", timeout: float = 30.0) -> Completed:
-        """A short command; at most two at once per connection. ValueError for an argument outside the fixed alphabet."""
+        """A short command; two at most at once. ValueError for an argument outside the fixed alphabet."""
         ...
 
     async def start(self, argv: Sequence[str]) -> Process:
