@@ -104,6 +104,8 @@ class HttpState:
     accept_len: float | None = None
     source: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
+    token: str = ""
+    """the InvocationID in which this console saw a token generated; '' when it saw none."""
 
 
 @dataclass(frozen=True)
