@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+SECRET_ENV = "@DDTREE_SECRET_ENV@"
+"""In a unit text: stands for the path of this release's secret.env, which only the host can name (it numbers releases)."""
+
 
 @dataclass(frozen=True)
 class Candidate:

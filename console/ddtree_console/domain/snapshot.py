@@ -129,6 +129,8 @@ class ReleaseState:
     way_back: str = ""
     edited: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    previous: str = ""
+    """what `rollback --to known-good` goes to: the newest release that held before the one that is in place."""
 
 
 @dataclass(frozen=True)
