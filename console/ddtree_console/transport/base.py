@@ -41,6 +41,10 @@ class Process(Protocol):
         """One line to stdin (newline added); TransportError(lost) when the process is gone."""
         ...
 
+    async def end(self) -> None:
+        """Closes stdin only: a command that reads to the end of its input may answer; never raises."""
+        ...
+
     async def close(self) -> None:
         """Closes stdin, which ends our host commands, then the channel; never raises."""
         ...
