@@ -62,6 +62,11 @@ class Gpu:
     fault: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     unified: bool = False
+    """its memory is the host's: total, used and free are those of the host."""
+    throttle: tuple[str, ...] = ()
+    """why its clocks are held down: thermal or power faults, not the normal power cap."""
+    ecc_errors: int | None = None
+    """uncorrected memory errors since the driver was loaded; None where the device has no ECC."""
 
 
 @dataclass(frozen=True)

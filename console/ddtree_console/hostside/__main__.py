@@ -25,7 +25,6 @@ COMMANDS = (
     "http",
     "tx",
     "recover",
-    "nvml_child",
 )
 
 

@@ -52,9 +52,10 @@ def package_files() -> Iterator[tuple[str, bytes]]:
 def nvml_files() -> Iterator[tuple[str, bytes]]:
     """nvidia-ml-py's single module, and its licence: the comment that the module opens with."""
     distribution = metadata.distribution("nvidia-ml-py")
-    module = next(file for file in distribution.files or () if file.name == "pynvml.py").read_binary()
+    module = bytes(next(file for file in distribution.files or () if file.name == "pynvml.py").read_binary())
+    licence = takewhile(lambda line: line.startswith(b"#"), module.splitlines(keepends=True))
     yield "pynvml.py", module
-    yield "pynvml.LICENSE", b"".join(takewhile(lambda line: line.startswith(b"#"), module.splitlines(keepends=True)))
+    yield "pynvml.LICENSE", b"".join(licence)
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
