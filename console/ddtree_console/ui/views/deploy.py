@@ -1,0 +1,195 @@
+"""A transaction as rows: header, steps, the ladder with its phases, the verdict."""
+
+from __future__ import annotations
+
+from ddtree_console.domain.events import RUNGS
+from ddtree_console.domain.txview import Attempt, Line, TxView, Verdict
+from ddtree_console.ui.paint import Row, bar, brief, clock, fit, heading, host_text, row, width, wrap
+
+GLYPHS = {"ok": ("✓", "good"), "run": ("◐", "work"), "fail": ("✖", "bad"), "skip": ("–", "dim")}
+STEP_WORDS = {
+    "lock": "locks",
+    "verify": "verify",
+    "keep": "keep",
+    "stop": "stop",
+    "free": "port and GPU free",
+    "start": "start",
+    "wait": "wait until it serves",
+    "hold": "hold",
+    "commit": "commit",
+}
+RUNG_WORDS = {
+    "invocation": "new invocation",
+    "process": "process stable",
+    "listener": "the port is ours",
+    "info": "model info 200",
+    "token": "first token",
+    "held": "held",
+}
+OUTCOME_WORDS = {
+    "committed": ("●", "committed", "good"),
+    "serving_uncommitted": ("▲", "serving, not committed", "warn"),
+    "went_back": ("↻", "failed, went back: the known good serves", "warn"),
+    "went_way_back": ("↻", "failed, went back: the way back serves", "warn"),
+    "stopped": ("✖", "failed, unit stopped", "bad"),
+    "nothing_serves": ("✖", "nothing serves", "bad"),
+    "left": ("✖", "failed, left as it is", "bad"),
+    "refused": ("✖", "refused, nothing was touched", "bad"),
+    "cut": ("✖", "cut by a reboot or power loss", "bad"),
+}
+
+
+def title(tx: TxView, key: str, t: float) -> str:
+    """DEPLOY  ct129 / sglang-qwen   r11 -> r12 on trial   1:48 of 10:00."""
+    what = "ROLLBACK" if tx.what == "rollback" else "DEPLOY"
+    host, _, name = key.partition("/")
+    trial = " on trial" if tx.running and tx.what != "rollback" else ""
+    move = f"{tx.source or 'nothing'} -> {tx.target or '?'}{trial}"
+    total = deadline(tx)
+    end = t if tx.running else tx.t
+    took = clock(end - tx.began) + (f" of {clock(total)}" if total and tx.running else "")
+    return f"{what}  {host} / {name}   {move}   {took}"
+
+
+def deadline(tx: TxView) -> float | None:
+    """Seconds from the beginning until the total deadline; events carry it as a moment or, at first, as a length."""
+    if tx.deadline is None:
+        return None
+    return tx.deadline - tx.began if tx.deadline > tx.began and tx.events > 1 else tx.deadline
+
+
+def spent(line: Line, t: float) -> float | None:
+    """Seconds of a line: in all, or so far."""
+    if line.state == "run" and line.since is not None:
+        return max(line.secs or 0.0, t - line.since)
+    return line.secs
+
+
+def steps_rows(attempt: Attempt, t: float, wide: int) -> list[Row]:
+    """The steps side by side, broken into as many rows as the width needs; `wait` has the ladder instead."""
+    rows: list[Row] = []
+    now: Row = ((" ", ""),)
+    for line in attempt.steps:
+        glyph, style = GLYPHS.get(line.state, ("·", "dim"))
+        detail = f" {host_text(line.detail, 120)}" if line.detail and line.state in ("fail", "run") else ""
+        if line.name == "start" and attempt.invocation:
+            detail = f", invocation {attempt.invocation[:4]}"
+        words = STEP_WORDS.get(line.name, host_text(line.name, 40))
+        if line.name == "wait" and line.state == "run":
+            continue
+        piece = fit(f"{words}{detail} {brief(spent(line, t))}".rstrip(), min(len(words) + len(detail) + 8, wide - 6))
+        cell: Row = ((f"{glyph} ", style), (piece.rstrip() + "  ", "bad" if line.state == "fail" else ""))
+        if width(now) + width(cell) > wide and len(now) > 1:
+            rows.append(now)
+            now = ((" ", ""),)
+        now = (*now, *cell)
+    return [*rows, now] if len(now) > 1 else rows
+
+
+def ladder_rows(attempt: Attempt, t: float, wide: int, hold: float | None) -> list[Row]:
+    """Phases and rungs with times now and of the last good start; what is still to come is dim."""
+    label = max(20, min(52, wide - 28))
+    good_head = "last good start" if wide >= 70 else "last good"
+    rows: list[Row] = []
+    wait = next((x for x in attempt.steps if x.name == "wait"), None)
+    if wait is not None:
+        glyph, style = GLYPHS.get(wait.state, ("·", "dim"))
+        head = fit(STEP_WORDS["wait"], label + 2)
+        rows.append(row((f" {glyph} ", style), (head, "bold"), (fit("now", 9, True), "dim"), ("  " + good_head, "dim")))
+    seen = {x.name for x in attempt.rungs}
+    early = [x for x in attempt.rungs if x.name in ("invocation", "process")]
+    late = [x for x in attempt.rungs if x.name not in ("invocation", "process")]
+    for line in early:
+        rows.append(_line(line, RUNG_WORDS.get(line.name, line.name), t, label))
+    for line in attempt.phases:
+        rows.append(_line(line, host_text(line.name, 60), t, label))
+    for line in late:
+        rows.append(_line(line, _rung_words(line.name, hold), t, label))
+    if attempt.verdict is None and wait is not None:
+        coming = [f"○ {_rung_words(name, hold)}" for name in RUNGS if name not in seen]
+        if coming:
+            rows.append(row((fit("     " + "   ".join(coming), wide).rstrip(), "dim")))
+    return rows
+
+
+def _rung_words(name: str, hold: float | None) -> str:
+    words = RUNG_WORDS.get(name, host_text(name, 40))
+    return f"{words} {hold:.0f} s" if name == "held" and hold else words
+
+
+def _line(line: Line, words: str, t: float, label: int) -> Row:
+    glyph, style = GLYPHS.get(line.state, ("·", "dim"))
+    so_far = spent(line, t)
+    text = [(f"     {glyph} ", style)]
+    room = label - 2
+    if line.state == "run" and line.done is not None and line.total:
+        full, empty = bar(line.done / line.total, 10)
+        counted = f" {line.done}/{line.total}" + (f" {host_text(line.detail, 60)}" if line.detail else "")
+        used = len(words) + 1 + 10
+        text += [(words + " ", ""), (full, "work"), (empty, "dim"), (fit(counted, max(0, room - used)), "")]
+    elif line.state == "run" and line.last_good and so_far is not None:
+        part = min(0.99, so_far / line.last_good)
+        full, empty = bar(part, 10)
+        used = len(words) + 1 + 10
+        text += [(words + " ", ""), (full, "dim"), (empty, "dim"), (fit(f" est. {part:.0%}", max(0, room - used)), "dim")]
+    else:
+        detail = f"  {host_text(line.detail, 160)}" if line.detail else ""
+        text += [(fit(words + detail, room), "bad" if line.state == "fail" else "")]
+    mark = "…" if line.state == "run" else " "
+    now = "" if so_far is None else clock(so_far) + mark
+    text.append((fit(now, 8, True), ""))
+    text.append((fit(clock(line.last_good) if line.last_good is not None else "–", 9, True), "dim"))
+    return tuple(text)
+
+
+def verdict_rows(verdict: Verdict, wide: int, lines: int = 6) -> list[Row]:
+    """Cause, remedy, exit and the last evidence lines."""
+    if verdict.ok:
+        return []
+    rows = [heading("VERDICT", host_text(verdict.code, 40), wide, "bad")]
+    rows += wrap(host_text(verdict.cause or "no cause known"), wide - 1, "  ", "bad")
+    if verdict.remedy:
+        rows += wrap("-> " + host_text(verdict.remedy), wide - 1, "  ", "bold")
+    if verdict.exit:
+        known = "  ".join(f"{k} {host_text(str(v), 80)}" for k, v in verdict.exit.items())
+        rows.append(row(("  exit  ", "dim"), (fit(known, wide - 9).rstrip(), "")))
+    for line in verdict.evidence[-lines:] if lines else ():
+        rows.append(row(("  │ ", "dim"), (fit(host_text(line), wide - 5).rstrip(), "dim")))
+    return rows
+
+
+def body_rows(tx: TxView, t: float, wide: int) -> list[Row]:
+    """All attempts, oldest first: a finished one in short, the current one whole."""
+    rows: list[Row] = []
+    for i, attempt in enumerate(tx.attempts):
+        last = i == len(tx.attempts) - 1
+        if len(tx.attempts) > 1:
+            first = "trial" if tx.what != "rollback" else "rollback"
+            name = f"{first if i == 0 else '↻ going back to'} {host_text(attempt.target, 60)}"
+            rows.append(heading(f" {name}", host_text(attempt.profile, 60), wide, "work" if last else "dim"))
+            if attempt.why and i:
+                rows += wrap(host_text(attempt.why), wide - 3, "   ", "dim")
+        rows += steps_rows(attempt, t, wide)
+        if last or attempt.verdict is None:
+            rows += ladder_rows(attempt, t, wide, tx.hold)
+        if attempt.verdict is not None:
+            rows += verdict_rows(attempt.verdict, wide, 6 if last else 2)
+    for flag, asked, effective in tx.drift:
+        rows.append(row((" ≠ ", "warn"), (host_text(f"drift: {flag} asked {asked}, has {effective}", 300), "warn")))
+    for note in tx.notes[-3:]:
+        rows.append(row(("   ", ""), (fit(host_text(note), wide - 4).rstrip(), "dim")))
+    return rows + outcome_rows(tx, wide)
+
+
+def outcome_rows(tx: TxView, wide: int) -> list[Row]:
+    """How it ended, and what serves now as the server itself said."""
+    if tx.running:
+        asked = f"asked: {', '.join(tx.requests)}" if tx.requests else ""
+        return [row(("   " + host_text(asked, 200), "dim"))] if asked else []
+    glyph, words, style = OUTCOME_WORDS.get(tx.outcome, ("?", host_text(tx.outcome, 40), "warn"))
+    rows = [row((f" {glyph} {words}", f"{style} bold"))]
+    if tx.detail:
+        rows += wrap(host_text(tx.detail), wide - 2, "   ")
+    if tx.serves:
+        rows += wrap("serves now: " + host_text(tx.serves), wide - 2, "   ", "good")
+    return rows

@@ -1,0 +1,146 @@
+"""Panels of one host: GPUs, systemd, HTTP. Each degrades alone and says why."""
+
+from __future__ import annotations
+
+from ddtree_console.domain.service_state import proved
+from ddtree_console.domain.snapshot import Gpu, GpuReport, HostSnapshot, ServiceSnapshot, UnitState
+from ddtree_console.domain.spec import Service
+from ddtree_console.ui.paint import Piece, Row, ago, bar, fit, gib, heading, host_text, row, whole_gib, wrap
+
+HOT = 85
+"""degrees C from which a temperature is coloured; Ada and Blackwell boards throttle from about 90."""
+
+
+def gpu_rows(report: GpuReport, age: float | None, wide: int) -> list[Row]:
+    """Bars, readings and processes of every device."""
+    source = report.source if report.source != "none" else "no readings"
+    driver = f" · driver {host_text(report.driver, 40)}" if report.driver else ""
+    out = [heading("GPU", f"{source}{driver} · {ago(age)}", wide)]
+    if report.fault:
+        out += wrap(host_text(report.fault), wide - 1, "  ", "warn")
+    if not report.gpus and not report.fault:
+        out.append(row(("  no GPU reported", "dim")))
+    for gpu in report.gpus:
+        out += _gpu(gpu, wide)
+    return out
+
+
+def _gpu(gpu: Gpu, wide: int) -> list[Row]:
+    name = host_text(gpu.name, 80)
+    if gpu.fault:
+        return [row((f" {gpu.index:>2} ", "bold"), (fit(f"✖ {host_text(gpu.fault)}  {name}", wide - 5), "bad"))]
+    used, total = gpu.used, gpu.total
+    cells = 10 if wide < 90 else 20
+    full, empty = bar(used / total if used is not None and total else 0.0, cells)
+    memory = f" {gib(used)}/{whole_gib(total)}" + (" unified" if gpu.unified else "")
+    hot = gpu.temp is not None and gpu.temp >= HOT
+    pieces: list[Piece] = [
+        (f" {gpu.index:>2} ", "bold"),
+        (full, "work"),
+        (empty, "dim"),
+        (f"{memory:<11}", ""),
+        (_reading(gpu, "util", gpu.util, "%", 5), "dim" if gpu.util is None else ""),
+        (_reading(gpu, "temp", gpu.temp, "°C", 6), "warn" if hot else ("dim" if gpu.temp is None else "")),
+        (_power(gpu), "dim" if gpu.power is None else ""),
+    ]
+    if wide >= 72:
+        pieces.append(("  " + name, "dim"))
+    out = [tuple(pieces)]
+    for process in gpu.processes:
+        size = f"{gib(process.used)}G" if process.used is not None else "–"
+        who = host_text(f"{process.user or '?'}  {process.unit or 'no unit'}  {process.name}", 200)
+        out.append(row(("    ", ""), (fit(f"pid {process.pid}  {size:>6}  {who}", wide - 5), "dim")))
+    missing = [f"{what}: {host_text(why, 80)}" for what, why in sorted(gpu.missing.items())]
+    if missing:
+        out.append(row((fit("    " + ", ".join(missing), wide), "dim")))
+    return out
+
+
+def _reading(gpu: Gpu, name: str, value: float | None, unit: str, cells: int) -> str:
+    return fit("–" if value is None else f"{value:.0f}{unit}", cells, right=True)
+
+
+def _power(gpu: Gpu) -> str:
+    limit = "" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}"
+    return fit("–" if gpu.power is None else f"{gpu.power:.0f}{limit} W", 10, right=True)
+
+
+def unit_rows(unit: UnitState | None, service: ServiceSnapshot, age: float | None, wide: int, wall: float) -> list[Row]:
+    """systemd's view of the unit, and what the console keeps for it."""
+    out = [heading("SYSTEMD", ago(age) or "no report yet", wide)]
+    if unit is None:
+        return [*out, row(("  no report of this unit yet", "dim"))]
+    active = f"{unit.load} · {unit.active} ({unit.sub})"
+    bad = unit.active == "failed" or unit.sub == "auto-restart"
+    since = f" since {ago(wall - unit.since)}" if unit.since else ""
+    fields: list[tuple[str, str, str]] = [
+        ("unit", f"{unit.unit}  {unit.enabled}", ""),
+        ("state", active + since, "bad" if bad else ""),
+        ("result", f"{unit.result or '–'}  exit {unit.exit_code}/{unit.exit_status}", "bad" if bad else ""),
+        ("restarts", str(unit.restarts), "warn" if unit.restarts else ""),
+        ("start", f"{unit.invocation[:12] or '–'}  pid {unit.main_pid or '–'}", ""),
+        ("memory", f"{gib(unit.memory)}G" if unit.memory is not None else "–", ""),
+        ("file", unit.fragment or "–", ""),
+    ]
+    if unit.need_reload:
+        fields.append(("reload", "unit file changed on disk; systemd has not reloaded it", "warn"))
+    fields += [("drop-in", path, "warn") for path in unit.drop_ins]
+    kept = service.release
+    known = f"known good {kept.known_good or '–'}  way back {kept.way_back or '–'}"
+    fields.append(("kept", f"committed {kept.committed or '–'}  {known}", ""))
+    fields += [("edited", f"{path} differs from what was kept", "warn") for path in kept.edited]
+    if service.lock:
+        fields.append(("lock", service.lock, "warn"))
+    return out + [_field(name, host_text(text), style, wide) for name, text, style in fields]
+
+
+def http_rows(service: ServiceSnapshot, slot: Service | None, age: float | None, wide: int) -> list[Row]:
+    """Listener, last answer and figures with their source."""
+    http, listener = service.http, service.listener
+    port = slot.port if slot is not None else "?"
+    out = [heading("HTTP", f"port {port} · {ago(age)}" if age is not None else f"port {port}", wide)]
+    words = {"ours": "good", "foreign": "bad", "nobody": "dim"}
+    who = f"  {listener.address}  pid {listener.pid} {listener.command}" if listener.pid else ""
+    why = f"  {listener.why}" if listener.why else ""
+    out.append(_field("listener", host_text(listener.state + who + why, 300), words.get(listener.state, "dim"), wide))
+    status = "–" if http.status is None else str(http.status)
+    seconds = "" if http.seconds is None else f"  {http.seconds * 1000:.0f} ms"
+    via = f"  via {http.via}" if http.via else ""
+    text = http.error or f"{status} {http.path}{seconds}{via}"
+    ok = http.status == 200 and not http.error
+    out.append(_field("answer", host_text(text), "good" if ok else ("dim" if http.status is None else "warn"), wide))
+    if http.served_model:
+        out.append(_field("model", host_text(http.served_model, 300), "", wide))
+    token = "seen from this start" if proved(service) else "none seen from this start"
+    out.append(_field("token", token, "good" if proved(service) else "dim", wide))
+    figures = [
+        f"{http.tok_s:,.0f} tok/s" if http.tok_s is not None else "",
+        f"accept {http.accept_len:.2f}" if http.accept_len is not None else "",
+        f"{http.running} running" if http.running is not None else "",
+        f"{http.waiting} waiting" if http.waiting is not None else "",
+    ]
+    known = "  ".join(f for f in figures if f)
+    source = f"  from {http.source}" if http.source else ""
+    out.append(_field("figures", known + source if known else "–", "" if known else "dim", wide))
+    for d in service.drift:
+        text = f"≠ {d.flag}: asked {d.asked}, has {d.effective}" + (" (must)" if d.must else "")
+        out.append(_field("drift", host_text(text), "warn", wide))
+    return out
+
+
+def _field(name: str, text: str, style: str, wide: int) -> Row:
+    return row((f"  {name:<9}", "dim"), (fit(text, max(4, wide - 11)).rstrip(), style))
+
+
+def link_row(host: HostSnapshot, now: float) -> Piece:
+    """The connection in one line."""
+    seen = ago(None if host.at is None else now - host.at)
+    if host.link in ("up", "unprivileged"):
+        latency = "" if host.latency is None else f" · {host.latency * 1000:.0f} ms"
+        python = f" · python {host_text(host.python, 20)}" if host.python else ""
+        systemd = f" · systemd {host_text(host.systemd, 20)}" if host.systemd else ""
+        only = "" if host.privileged and host.link == "up" else f" · read-only: {host_text(host.error) or 'no sudo'}"
+        return f"{host.name}: connected · heard {seen}{latency}{python}{systemd}{only}", "warn" if only else "dim"
+    retry = "" if host.retry_at is None else f" · retry in {max(0, int(host.retry_at - now + 0.5))} s"
+    heard = f" · last heard {seen}" if seen else ""
+    return f"{host.name}: {host.link} · {host_text(host.error) or 'no answer yet'}{retry}{heard}", "warn"
