@@ -26,7 +26,8 @@ def entry(unit: str, n: int, now: float) -> bytes:
     """One journal line as journalctl prints it: a Decode batch line of about 200 bytes."""
     text = (
         f"[2026-11-29 14:25:01] Decode batch, #running-req: 1, #token: {n % 4096}, token usage: 0.00, "
-        f"accept len: 1.00, accept rate: 0.00, cuda graph: True, gen throughput (token/s): 171.13, #queue-req: 0 line {n}"
+        "accept len: 1.00, accept rate: 0.00, cuda graph: True, "
+        f"gen throughput (token/s): 171.13, #queue-req: 0 line {n}"
     )
     raw = {
         "__CURSOR": f"s=bench;i={n:x};b=0;m={n:x};t=0;x=0",
