@@ -1,0 +1,1 @@
+"""Tests of ddtree-console; tests/lab is a lab of real hosts."""
