@@ -22,6 +22,14 @@ class HostError(Exception):
         self.host, self.action, self.cause, self.next_step, self.code = host, action, cause, next_step, code
 
 
+class NoFleet(Exception):
+    """There is no fleet file yet. searched: where it was looked for, in that order."""
+
+    def __init__(self, searched: Sequence[str] = ()) -> None:
+        super().__init__("no fleet file in " + ", ".join(searched))
+        self.searched = tuple(searched)
+
+
 @dataclass(frozen=True)
 class JournalLine:
     """One journal entry. seq rises by one per line of this console's feed. text: raw (sanitise before it is shown)."""
