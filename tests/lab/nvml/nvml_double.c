@@ -7,6 +7,7 @@
  *   0.name NVIDIA H200    0.uuid GPU-..         0.pci 00000000:01:00.0
  *   0.total 150754820096  0.used 1073741824     0.reserved 634388480      (bytes)
  *   0.gpu 37   0.mem 12   0.temp 41             0.power 118000   0.limit 700000   (milliwatts)
+ *   0.throttle 8          (bits of the clocks' event reasons)                0.ecc 0   (uncorrected errors)
  *   0.proc 4242:536870912   one line a process; "4242:-" is one whose memory is not available; 0.gproc likewise
  * Faults:
  *   err.SYMBOL N      that call returns N, as in "err.nvmlInit_v2 18"
@@ -283,6 +284,16 @@ ret nvmlDeviceGetPowerUsage(void *at, u32 *out) {
 ret nvmlDeviceGetEnforcedPowerLimit(void *at, u32 *out) {
     DEVICE(at, out);
     return small_value_of(i, "limit", out);
+}
+
+ret nvmlDeviceGetCurrentClocksThrottleReasons(void *at, u64 *out) {
+    DEVICE(at, out);
+    return value_of(i, "throttle", out);
+}
+
+ret nvmlDeviceGetTotalEccErrors(void *at, int type, int counter, u64 *out) {
+    DEVICE(at, out);
+    return type != 1 || counter != 0 ? NOT_SUPPORTED : value_of(i, "ecc", out);
 }
 
 /* as the driver: *n says how many fit, then how many there are */
