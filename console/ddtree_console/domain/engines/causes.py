@@ -39,7 +39,8 @@ _TABLE: tuple[tuple[str, str], ...] = (
     ("jit-build-oom", r"code=137|nvcc.*killed|cicc.*[Kk]illed|Killed signal terminated program"),
     (
         "host-memory-short",
-        r"killed by the OOM killer|(?i:out of memory): Killed|exit code:? -9\b|DefaultCPUAllocator|Cannot allocate memory",
+        r"killed by the OOM killer|(?i:out of memory): Killed|exit code:? -9\b|DefaultCPUAllocator|"
+        r"Cannot allocate memory",
     ),
     (
         "oom",

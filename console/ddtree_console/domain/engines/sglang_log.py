@@ -35,8 +35,10 @@ _DECODE = {
 _EXIT_CODE = re.compile(r"exit code:? (-?\d+)")
 # endpoints that only monitoring asks for: their access lines are folded in the view
 PROBES = frozenset(
-    ("/health", "/health_generate", "/ready", "/model_info", "/get_model_info", "/server_info", "/get_server_info")
-    + ("/v1/models", "/v1/loads", "/get_load", "/metrics")
+    (
+        *("/health", "/health_generate", "/ready", "/model_info", "/get_model_info", "/server_info"),
+        *("/get_server_info", "/v1/models", "/v1/loads", "/get_load", "/metrics"),
+    )
 )
 _WARNINGS = (
     ("is capped to", "capped"),
