@@ -54,15 +54,6 @@ def render(profile: Profile, service: Service) -> RenderedUnit:
         raise HostError(service.key, f"render {profile.name}", cause, "change the profile", 2) from error
 
 
-def set_flags(profile: Profile) -> dict[str, Any]:
-    """Flags that the operator set, the intent spelled out: these are compared with the effective ones."""
-    try:
-        flags, _ = registry.launch_flags(profile)
-    except (DialectError, KeyError):
-        flags = dict(profile.flags)
-    return {name: value for name, value in flags.items() if value is not None and value is not False}
-
-
 def candidate(profile: Profile, service: Service) -> Candidate:
     """The profile as a unit that the host may start in the slot."""
     unit = render(profile, service)
@@ -72,7 +63,7 @@ def candidate(profile: Profile, service: Service) -> Candidate:
         profile=profile_json(profile),
         engine=profile.engine,
         secrets=dict(unit.secrets),
-        set_flags=set_flags(profile),
+        set_flags=dict(unit.set_flags),
         must=tuple(profile.must),
     )
 

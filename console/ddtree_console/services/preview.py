@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddtree_console.domain import adoption, diff
 from ddtree_console.domain.engines import registry
-from ddtree_console.domain.secrets import mask, mask_flags
+from ddtree_console.domain.secrets import mask
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.spec import Profile, Service
 from ddtree_console.services import plans
@@ -61,11 +60,13 @@ def same(asked: Any, effective: Any) -> bool:
         return shown(asked) == shown(effective)
 
 
-def running_diffs(profile: Profile, base: Profile | None, info: Mapping[str, Any]) -> tuple[FieldDiff, ...]:
+def running_diffs(
+    profile: Profile, set_flags: Mapping[str, Any], base: Profile | None, info: Mapping[str, Any]
+) -> tuple[FieldDiff, ...]:
     """Against what runs now: fields of the unit, and flags as the server itself says them where it was asked."""
     changes = {(c.where, c.name): c for c in field_diffs(base, profile)}
     effective = registry.get(profile.engine).effective(info) if info else {}
-    for name, asked in plans.set_flags(profile).items():
+    for name, asked in set_flags.items():
         if name in effective and not same(asked, effective[name]):
             changes[("flag", name)] = FieldDiff("flag", name, mask(shown(effective[name])), mask(shown(asked)))
     return tuple(changes.values())
@@ -104,22 +105,20 @@ def build(
 ) -> DeployPreview:
     """The preview of `profile` in that slot; `read`: the host's answer to the read command. HostError(2) as render."""
     unit = plans.render(profile, service)
-    command = registry.get(profile.engine).command(profile, service)
     why_not, forceable = refusals(read, host, snapshot)
     on_disk = str(read.get("text") or "")
-    env = [f"{name}={value}" for name, value in command.env.items()]
     return DeployPreview(
         key=service.key,
         profile=profile.name,
         release_from=str(read.get("committed") or ("unmanaged" if on_disk else "")),
         unit_text=mask(unit.text),
-        command=" ".join(mask_flags([shlex.quote(word) for word in (*env, *command.argv)])),
-        diff_running=running_diffs(profile, running_profile(read), snapshot.http.info),
+        command=mask(unit.command),
+        diff_running=running_diffs(profile, unit.set_flags, running_profile(read), snapshot.http.info),
         diff_stored=field_diffs(stored, profile),
         unit_diff=tuple(mask(line) for line in diff.unified(on_disk, unit.text)),
         running_requests=snapshot.http.running,
         on_failure=on_failure,
-        warnings=(*more_warnings, *unit.warnings),
+        warnings=(*more_warnings, *unit.warnings, *(f"{path} on the host outranks this edit" for path in unit.masked)),
         refusals=why_not,
         forceable=forceable,
     )

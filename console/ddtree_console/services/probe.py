@@ -33,7 +33,8 @@ class Memory:
     due: dict[str, float] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
     moved_at: float = 0.0
-    health_asked_at: float | None = None
+    health_asked: bool = False
+    hung: str = ""
 
 
 class Probe:
@@ -67,7 +68,7 @@ class Probe:
             await self._ask_info(asker, target)
             if self.state.status != 200 and not served:
                 return self.state
-        if self.state.status == 200 and memory is self._memory:
+        if served or self.state.status == 200:
             if not memory.info_asked:
                 memory.info_asked = True
                 await self._ask_server_info(asker, target)
@@ -104,7 +105,7 @@ class Probe:
             self.state,
             path=request.path,
             status=answer.status,
-            error=answer.error,
+            error=answer.error or memory.hung,
             seconds=answer.seconds,
             via=asker.via,
             served_model=str(name) if name else self.state.served_model,
@@ -169,16 +170,18 @@ class Probe:
         """One /health while requests wait and nothing moves; it runs a real request, so never two at once."""
         memory, now = self._memory, self._clock()
         if not (self.state.waiting or 0) or now - memory.moved_at < STUCK_AFTER:
-            memory.health_asked_at = None
+            memory.health_asked = False
+            if memory.hung:
+                memory.hung, self.state = "", replace(self.state, error="")
             return
-        if memory.health_asked_at is not None:
+        if memory.health_asked:
             return
-        memory.health_asked_at = now
+        memory.health_asked = True
         answer = await self._ask(asker, target, HEALTH, HEALTH_PATIENCE)
         if answer.status == 200:
-            memory.moved_at, memory.health_asked_at = self._clock(), None
+            memory.moved_at, memory.health_asked = self._clock(), False
             return
         why = answer.error or f"/health answered {answer.status}"
         stuck = self._clock() - memory.moved_at
-        text = f"hung: nothing moved for {stuck:.0f} s while {self.state.waiting} requests wait; {why}"
-        self.state = replace(self.state, path=HEALTH.path, status=answer.status, error=text)
+        memory.hung = f"hung: nothing moved for {stuck:.0f} s while {self.state.waiting} requests wait; {why}"
+        self.state = replace(self.state, path=HEALTH.path, status=answer.status, error=memory.hung)
