@@ -1,0 +1,77 @@
+"""Follows the newest transaction of each unit, and notices cheaply when kept files changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ddtree_console.domain import events as ev
+from ddtree_console.hostside import eventlog
+from ddtree_console.hostside.roots import Roots
+
+Signature = tuple[tuple[int, int, int], ...]
+GONE = (0, 0, 0)
+
+
+def signature(paths: list[Path]) -> Signature:
+    """What changes when one of those files or folders does: inode, size, time."""
+    found = []
+    for path in paths:
+        try:
+            stat = path.stat()
+            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        except OSError:
+            found.append(GONE)
+    return tuple(found)
+
+
+def release_paths(roots: Roots, unit: str) -> list[Path]:
+    """What a slot's release state is read from, where a change shows."""
+    kept, committed, trial = roots.kept(unit), roots.committed(unit), roots.trial(unit)
+    folders = [Path(f"{committed}.d"), Path(f"{trial}.d"), Path(roots.run, "systemd/system", f"{unit}.d")]
+    files = [kept / "state.json", kept / "releases", kept / "way_back", kept / "way_back" / "profile.json"]
+    return [*files, committed, trial, roots.live(unit), *folders]
+
+
+class TxFollower:
+    """New event lines of one unit's newest transaction, each once."""
+
+    def __init__(self, roots: Roots, unit: str) -> None:
+        self._roots, self._unit = roots, unit
+        self._follower: eventlog.Follower | None = None
+        self._tx: str | None = None
+        self._folders = [roots.kept(unit) / "events", roots.live(unit), roots.live(unit) / "spill"]
+        self._files: list[Path] = []
+        self._folders_seen: Signature = ()
+        self._files_seen: Signature = ()
+        self.running = False
+        """whether the last event seen was not yet the outcome."""
+
+    def poll(self) -> Iterator[dict[str, Any]]:
+        """New events, oldest first. Three `stat` calls when nothing happened."""
+        folders = signature(self._folders)
+        if folders != self._folders_seen:
+            self._folders_seen = folders
+            newest = eventlog.newest_tx(self._roots, self._unit)
+            if newest != self._tx:
+                yield from self._read()
+                self._begin(newest)
+        files = signature(self._files)
+        if files != self._files_seen:
+            self._files_seen = files
+            yield from self._read()
+
+    def _begin(self, tx: str | None) -> None:
+        self._tx, self._files_seen, self._follower, self._files = tx, (), None, []
+        if tx is not None:
+            self._follower = eventlog.Follower(self._roots, self._unit, tx)
+            paths = (eventlog.disk_path, eventlog.spill_path)
+            self._files = [path(self._roots, self._unit, tx) for path in paths]
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        for line in self._follower.poll() if self._follower else ():
+            event = json.loads(line)
+            self.running = event.get("kind") != ev.OUTCOME
+            yield event
