@@ -11,6 +11,7 @@ from ddtree_console.demo.sandbox import Sandbox
 from ddtree_console.domain.spec import Fleet, Host
 from ddtree_console.transport.base import Transport
 from ddtree_console.transport.opener import opener
+from tests.contract.code import Argv, give_code
 from tests.contract.real import LabSide, RealHost, SandboxSide
 from tests.lab.fixtures import Hosts
 
@@ -38,3 +39,9 @@ async def transport(real_host: RealHost) -> AsyncIterator[Transport]:
     await opened.connect()
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def argv(real_host: RealHost) -> Argv:
+    """The host code is installed: what starts its commands."""
+    return give_code(real_host)

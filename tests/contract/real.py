@@ -27,7 +27,11 @@ class RealHost(Protocol):
         """Where a path of the host lies for this process."""
         ...
 
-    def write(self, path: str, text: str) -> None:
+    def remote(self, path: str) -> str:
+        """A path of the host as the host's own processes call it."""
+        ...
+
+    def write(self, path: str, text: str | bytes) -> None:
         """A whole file of the host, with its folders."""
         ...
 
@@ -57,8 +61,13 @@ class SandboxSide:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def write(self, path: str, text: str) -> None:
-        self._host.write(path, text)
+    def remote(self, path: str) -> str:
+        return str(self._host.path(path))
+
+    def write(self, path: str, text: str | bytes) -> None:
+        target = self.path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text.encode() if isinstance(text, str) else text)
 
     async def reboot(self) -> None:
         await self._host.reboot()
@@ -90,7 +99,10 @@ class LabSide:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def write(self, path: str, text: str) -> None:
+    def remote(self, path: str) -> str:
+        return path
+
+    def write(self, path: str, text: str | bytes) -> None:
         self.machine.write(path, text)
 
     async def reboot(self) -> None:
