@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import glob
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 UNQUOTE_CUNESCAPE = (1 << 5) | (1 << 1)
 
 
 def splitter() -> Callable[[str], list[bytes]] | None:
-    """systemd's extract_first_word() over a whole setting, or None where the library is missing or of another layout."""
-    for path in glob.glob("/usr/lib/*/systemd/libsystemd-shared-25[2-7].so"):
+    """systemd's extract_first_word() over a whole setting; None where the library is missing or of another layout."""
+    for path in Path("/usr/lib").glob("*/systemd/libsystemd-shared-25[2-7].so"):
         try:
-            extract = ctypes.CDLL(path).extract_first_word
+            extract = ctypes.CDLL(str(path)).extract_first_word
         except (OSError, AttributeError):
             continue
         extract.argtypes = [
@@ -24,7 +25,7 @@ def splitter() -> Callable[[str], list[bytes]] | None:
         ]
         extract.restype = ctypes.c_int
 
-        def split(text: str) -> list[bytes]:
+        def split(text: str, extract: Any = extract) -> list[bytes]:
             at = ctypes.c_char_p(text.encode("utf-8", "surrogateescape"))
             out: list[bytes] = []
             while True:

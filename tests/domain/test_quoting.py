@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ddtree_console.domain import quoting
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddtree_console.domain import quoting
 from tests.domain.real_systemd import splitter
 from tests.domain.tricky import tricky_values
 

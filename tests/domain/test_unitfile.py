@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ddtree_console.domain import unitfile
-from ddtree_console.domain.unitfile import join_drop_ins, parse, split_drop_ins
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ddtree_console.domain import unitfile
+from ddtree_console.domain.unitfile import join_drop_ins, parse, split_drop_ins
 
 SAMPLE = """\
 # by hand
@@ -27,8 +28,8 @@ Environment=D=4
 WantedBy=multi-user.target"""
 
 PIECES = st.sampled_from(
-    ["[Service]", "[Unit]", "[X-y", "A=1", "A=", "A = b c ", "ExecStart=/x \\", "  --f \\", "# c", "; c", "", " ", "no equals",
-     "B=\\\\", "\ufeff", "=v", "\udc80=1", "A=\udcff", "\x1b[0m=2"]
+    ["[Service]", "[Unit]", "[X-y", "A=1", "A=", "A = b c ", "ExecStart=/x \\", "  --f \\", "# c", "; c", "", " ",
+     "no equals", "B=\\\\", "\ufeff", "=v", "\udc80=1", "A=\udcff", "\x1b[0m=2"]
 )  # fmt: skip
 TEXTS = st.text() | st.lists(PIECES | st.text(max_size=8), max_size=14).flatmap(
     lambda lines: st.sampled_from(["\n", "\r\n", "\r", "\0"]).map(lambda eol: eol.join(lines))

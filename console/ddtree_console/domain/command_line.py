@@ -11,9 +11,10 @@ from typing import Any
 from ddtree_console.domain.engines import sglang_launch, wrapper
 
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[0-9.]*\Z")
-_BARE = re.compile(r"(?:disable|skip|trust|no)-")
+_BARE = re.compile(r"(?:disable|enable|skip|trust|no)-")
 _BOOLS = {f.name for f in (*sglang_launch.FLAGS, *wrapper.FLAGS) if f.kind == "bool"}
 _KNOWN = sglang_launch.KNOWN | {f.name for f in wrapper.FLAGS} | {"mode", "draft"}
+_SINGLE = _KNOWN - _BOOLS - {"cuda-graph-bs", "config"}
 _MODULES = {sglang_launch.MODULE: "sglang", "sglang": "sglang", wrapper.MODULE: "wrapper"}
 
 
@@ -104,7 +105,7 @@ def _flag_at(argv: Sequence[str], i: int) -> Flag:
         return Flag(name, typed(value), i, i + 1, True)
     last = i + 1
     if name not in _BOOLS and not _BARE.match(name):
-        while last < len(argv) and _is_value(argv[last]):
+        while last < len(argv) and _is_value(argv[last]) and not (name in _SINGLE and last > i + 1):
             last += 1
     values = [typed(word) for word in argv[i + 1 : last]]
     return Flag(name, True if not values else values[0] if len(values) == 1 else values, i, last)

@@ -11,6 +11,7 @@ from ddtree_console.domain import adoption, quoting, verbatim
 from ddtree_console.domain import launch as launches
 from ddtree_console.domain.engines import dialects, registry, sglang_launch
 from ddtree_console.domain.engines.base import Engine
+from ddtree_console.domain.plan import SECRET_ENV
 from ddtree_console.domain.spec import Profile, Secret, Service
 from ddtree_console.domain.unitfile import DROP_IN, join_drop_ins, split_drop_ins
 
@@ -89,7 +90,7 @@ def render_unit(profile: Profile, service: Service, engine: Engine | None = None
     for key, value in env.items():
         unit.append(("Service", "Environment", quoting.quote_env(key, value, newline=key in adoption.TQDM)))
     if secrets:
-        unit.append(("Service", "EnvironmentFile", verbatim.secret_file(service)))
+        unit.append(("Service", "EnvironmentFile", SECRET_ENV))
     unit += [
         ("Service", "ExecStart", _exec_start(command.argv)),
         ("Service", "Restart", "on-failure"),

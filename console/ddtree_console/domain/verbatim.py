@@ -13,6 +13,7 @@ from ddtree_console.domain import adoption, quoting
 from ddtree_console.domain import launch as launches
 from ddtree_console.domain.engines import registry, sglang_launch
 from ddtree_console.domain.launch import Launch
+from ddtree_console.domain.plan import SECRET_ENV
 from ddtree_console.domain.spec import Profile, Secret, Service
 from ddtree_console.domain.unitfile import Entry, Span, parse, split_drop_ins
 
@@ -184,7 +185,7 @@ def _env_spans(profile: Profile, service: Service, launch: Launch, was: adoption
             spans.append(launch.place(there[-1].entry, word.start, word.end, quoting.quote_env(key, new[key])))
         else:
             lines.append(f"Environment={quoting.quote_env(key, new[key])}")
-    secret = f"EnvironmentFile={secret_file(service)}"
+    secret = f"EnvironmentFile={SECRET_ENV}"
     if any(isinstance(value, Secret) for value in profile.env.values()) and secret not in launch.unit.text:
         lines.append(secret)
     if lines:
@@ -228,8 +229,3 @@ def _last_env(launch: Launch) -> Entry | None:
 def with_directive(text: str, section: str, key: str, values: tuple[str, ...]) -> str:
     """The text where that directive has exactly these values."""
     return parse(text).with_setting(section, key, values).text
-
-
-def secret_file(service: Service, var: str = "/var/lib/ddtree-console") -> str:
-    """Where the host's transaction writes the secrets of a slot (0600, read by systemd as root)."""
-    return quoting.quote_plain(f"{var}/{service.unit}/secret.env", "secrets file")

@@ -20,9 +20,9 @@ FLAGS: tuple[FlagHelp, ...] = (
 )
 
 
-def mode(intent: Speculative | None) -> str:
+def mode(intent: Speculative) -> str:
     """The wrapper's --mode for an intent; DialectError for a kind that is none."""
-    if intent is None or intent.kind == "none":
+    if intent.kind == "none":
         return "autoregressive"
     if intent.kind == "linear" and not intent.shadow:
         return "linear"
@@ -32,11 +32,13 @@ def mode(intent: Speculative | None) -> str:
 
 
 def intent_flags(intent: Speculative | None) -> dict[str, Any]:
-    """The intent as the wrapper's flags."""
+    """The intent as the wrapper's flags; none stated leaves the mode to the wrapper's own default."""
+    if intent is None:
+        return {}
     flags: dict[str, Any] = {"mode": mode(intent)}
-    if intent is not None and intent.budget is not None and intent.kind == "ddtree":
+    if intent.budget is not None and intent.kind == "ddtree":
         flags["budget"] = intent.budget
-    if intent is not None and intent.draft and intent.kind != "none":
+    if intent.draft and intent.kind != "none":
         flags["draft"] = intent.draft
     return flags
 
