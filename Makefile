@@ -61,14 +61,18 @@ test: $(DEV) lab-packages
 	fi; \
 	exit $$status
 
+# all of them, even where the first finds something
 check: $(DEV)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/vermin --quiet --target=3.9- --violations --no-tips --no-parse-comments \
-	  console/ddtree_console/domain console/ddtree_console/hostside
-	$(BIN)/python -m tests.check_tree
+	@status=0; \
+	say() { echo "== $$*"; "$$@" || status=1; }; \
+	say $(BIN)/ruff check .; \
+	say $(BIN)/ruff format --check .; \
+	say $(BIN)/mypy; \
+	say $(BIN)/lint-imports; \
+	say $(BIN)/vermin --quiet --target=3.9- --violations --no-tips --no-parse-comments \
+	  console/ddtree_console/domain console/ddtree_console/hostside; \
+	say $(BIN)/python -m tests.check_tree; \
+	exit $$status
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench
