@@ -1,7 +1,8 @@
 """The one word for a service, from what was last seen of it: glyph, word, colour and the reason. Pure.
 
-A service is `ready` only with proof that *this* start generated a token: the ladder of the transaction that started it,
-a token seen by a probe, or a generation rate that the server itself reports. Active, listening or HTTP 200 is `starting`.
+A service is `ready` only with proof that *this* start generated a token: the ladder of the transaction that started
+it, a token seen by a probe, or a generation rate that the server itself reports. Active, listening or HTTP 200 is
+never more than `starting`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,13 @@ RUNG_WORDS = {
     "token": "first token",
     "held": "held",
 }
+PHASE_WORDS = {
+    "weights": "target weights",
+    "kv cache": "KV cache",
+    "draft kv cache": "draft KV cache",
+    "graphs": "CUDA graphs",
+    "draft graphs": "draft CUDA graphs",
+}
 OUTCOME_WORDS = {
     "committed": ("●", "committed", "good"),
     "serving_uncommitted": ("▲", "serving, not committed", "warn"),
@@ -102,7 +109,7 @@ def ladder_rows(attempt: Attempt, t: float, wide: int, hold: float | None) -> li
     for line in early:
         rows.append(_line(line, RUNG_WORDS.get(line.name, line.name), t, label))
     for line in attempt.phases:
-        rows.append(_line(line, host_text(line.name, 60), t, label))
+        rows.append(_line(line, PHASE_WORDS.get(line.name, host_text(line.name, 60)), t, label))
     for line in late:
         rows.append(_line(line, _rung_words(line.name, hold), t, label))
     if attempt.verdict is None and wait is not None:
@@ -131,7 +138,12 @@ def _line(line: Line, words: str, t: float, label: int) -> Row:
         part = min(0.99, so_far / line.last_good)
         full, empty = bar(part, 10)
         used = len(words) + 1 + 10
-        text += [(words + " ", ""), (full, "dim"), (empty, "dim"), (fit(f" est. {part:.0%}", max(0, room - used)), "dim")]
+        text += [
+            (words + " ", ""),
+            (full, "dim"),
+            (empty, "dim"),
+            (fit(f" est. {part:.0%}", max(0, room - used)), "dim"),
+        ]
     else:
         detail = f"  {host_text(line.detail, 160)}" if line.detail else ""
         text += [(fit(words + detail, room), "bad" if line.state == "fail" else "")]

@@ -174,8 +174,6 @@ def words_of(all_items: Sequence[Item]) -> dict[str, str]:
 
 def since(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """What changed between two words_of; '' when nothing did."""
-    changes = [
-        f"{key} {before[key]} -> {word}" for key, word in after.items() if key in before and before[key] != word
-    ]
+    changes = [f"{key} {before[key]} -> {word}" for key, word in after.items() if key in before and before[key] != word]
     more = f" · and {len(changes) - 4} more" if len(changes) > 4 else ""
     return "since you left: " + " · ".join(changes[:4]) + more if changes else ""

@@ -50,6 +50,10 @@ def _gpu(gpu: Gpu, wide: int) -> list[Row]:
         size = f"{gib(process.used)}G" if process.used is not None else "–"
         who = host_text(f"{process.user or '?'}  {process.unit or 'no unit'}  {process.name}", 200)
         out.append(row(("    ", ""), (fit(f"pid {process.pid}  {size:>6}  {who}", wide - 5), "dim")))
+    if gpu.throttle:
+        out.append(row(("    ", ""), (fit("throttled: " + host_text(", ".join(gpu.throttle), 200), wide - 5), "warn")))
+    if gpu.ecc_errors:
+        out.append(row(("    ", ""), (fit(f"{gpu.ecc_errors} uncorrected memory errors", wide - 5), "bad")))
     missing = [f"{what}: {host_text(why, 80)}" for what, why in sorted(gpu.missing.items())]
     if missing:
         out.append(row((fit("    " + ", ".join(missing), wide), "dim")))

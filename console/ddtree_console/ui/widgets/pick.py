@@ -23,7 +23,7 @@ class Pick(Rows):
         Binding("G,end", "edge(-1)", "bottom", show=False),
         Binding("pagedown", "page(1)", "page down", show=False),
         Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("enter", "choose", "open", show=False),
+        Binding("enter", "choose", "open", id="open", tooltip="open the chosen row"),
     ]
 
     class Moved(Message):

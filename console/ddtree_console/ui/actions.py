@@ -1,0 +1,255 @@
+"""What the console's keys do. Screens and their modules are imported when a key first needs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App, SystemCommand
+
+from ddtree_console.domain.snapshot import FleetSnapshot, ServiceSnapshot
+from ddtree_console.services.api import Console, HostError, NoFleet
+from ddtree_console.ui.paint import host_text
+from ddtree_console.ui.screens.base import ConsoleScreen
+
+if TYPE_CHECKING:
+    from ddtree_console.domain.spec import Profile
+
+
+class OperatorActions(App[str]):
+    """Mixed into the app: navigation, rollback, deploy, copy."""
+
+    services: Console | None
+    snapshot: FleetSnapshot
+    demo: bool
+    countdown_s: float
+    copies: Path | None
+
+    # what is chosen
+
+    def target_key(self) -> str:
+        """HOST/SERVICE of the screen on top, '' for none."""
+        return self.screen.target() if self._running and isinstance(self.screen, ConsoleScreen) else ""
+
+    def in_flight(self, key: str) -> bool:
+        """Whether a transaction of that service runs."""
+        service = self.snapshot.service(key) if key else None
+        return service is not None and service.tx is not None and service.tx.running
+
+    def need_services(self) -> Console:
+        """The services; RuntimeError before they are loaded (keys are greyed until then)."""
+        if self.services is None:
+            raise RuntimeError("the services are not loaded yet")
+        return self.services
+
+    # telling
+
+    def tell(self, text: str, severity: Any = "information", timeout: float = 12.0) -> None:
+        """A notice; never markup."""
+        self.notify(host_text(text), severity=severity, timeout=timeout, markup=False)
+
+    def problem(self, error: Exception) -> None:
+        """A notice of what went wrong, with cause and next step."""
+        self.tell(str(error) or type(error).__name__, "error", 20.0)
+
+    # screens
+
+    def show_no_fleet(self, error: NoFleet | None) -> None:
+        """The way in, instead of an empty table."""
+        from ddtree_console.ui.screens.empty import EmptyScreen
+
+        searched = error.searched if error is not None else ()
+        self.push_screen(EmptyScreen(searched))
+
+    def open_host(self, key: str) -> None:
+        """The host of a service."""
+        from ddtree_console.ui.screens.host import HostScreen
+
+        self.push_screen(HostScreen(key))
+
+    def open_deploy(self, key: str) -> None:
+        """The transaction of a service, replacing a deploy screen that is already on top."""
+        from ddtree_console.ui.screens.deploy import DeployScreen
+
+        if isinstance(self.screen, DeployScreen) and self.screen.key == key:
+            self.screen.redraw()
+            return
+        self.push_screen(DeployScreen(key))
+
+    def action_deploy(self) -> None:
+        """Watch what runs, else preview."""
+        key = self.target_key()
+        if self.in_flight(key):
+            self.open_deploy(key)
+            return
+        self.confirm_deploy(key, None)
+
+    def confirm_deploy(self, key: str, edited: Profile | None, profile: str = "") -> None:
+        """Everything that `d` shows before it acts; `edited`: a profile as edited and not saved, else one by name."""
+        from ddtree_console.ui.screens.confirm import ConfirmScreen
+
+        if not key or self.services is None:
+            return
+        self.push_screen(ConfirmScreen(key, edited, profile))
+
+    def action_rollback(self, to: str) -> None:
+        """The countdown."""
+        from ddtree_console.ui.screens.countdown import CountdownScreen
+
+        key = self.target_key()
+        if key and self.services is not None:
+            self.push_screen(CountdownScreen(key, to, self.countdown_s), self._rolled)
+
+    def _rolled(self, key: str | None) -> None:
+        if key:
+            self.open_deploy(key)
+
+    def action_edit(self) -> None:
+        """The launch editor."""
+        from ddtree_console.ui.screens.launch import LaunchScreen
+
+        if self.services is not None:
+            self.push_screen(LaunchScreen(self.target_key()))
+
+    def action_why(self) -> None:
+        """Verdict, evidence, remedy."""
+        from ddtree_console.ui.screens.why import WhyScreen
+
+        self.push_screen(WhyScreen(self.target_key()))
+
+    def action_journal(self) -> None:
+        """The journal, full screen."""
+        from ddtree_console.ui.screens.journal import JournalScreen
+
+        self.push_screen(JournalScreen(self.target_key()))
+
+    def action_history(self) -> None:
+        """Attempts of the service."""
+        from ddtree_console.ui.screens.history import HistoryScreen
+
+        self.push_screen(HistoryScreen(self.target_key()))
+
+    def action_check(self) -> None:
+        """Checks."""
+        from ddtree_console.ui.screens.check import CheckScreen
+
+        self.push_screen(CheckScreen(self.target_key()))
+
+    def action_keys(self) -> None:
+        """All keys."""
+        from ddtree_console.ui.screens.keys import KeysScreen
+
+        self.push_screen(KeysScreen())
+
+    def action_extend(self) -> None:
+        """More time for the running transaction."""
+        key = self.target_key()
+        if self.in_flight(key):
+            self.run_worker(self._request(key, "extend"), exit_on_error=False, group="act")
+
+    async def _request(self, key: str, what: str) -> None:
+        try:
+            await self.need_services().request(key, what)
+        except HostError as error:
+            self.problem(error)
+        else:
+            self.tell(f"{key}: {what} asked")
+
+    # going and leaving
+
+    def action_step_back(self) -> None:
+        """Esc: out of a text field, else out of a zoomed pane, else the screen before."""
+        from textual.widgets import Input, TextArea
+
+        if isinstance(self.screen.focused, (Input, TextArea)):
+            self.screen.query_one("#main").focus()
+        elif self.screen.maximized is not None:
+            self.screen.minimize()
+        elif len(self.screen_stack) > 1 and getattr(self.screen, "may_leave", lambda: True)():
+            self.pop_screen()
+
+    def action_leave(self) -> None:
+        """q: back, and from the fleet quit."""
+        if len(self.screen_stack) > 1 and not getattr(self.screen, "is_home", False):
+            self.action_step_back()
+            return
+        if self.demo:
+            from ddtree_console.ui.screens.ask import AskScreen
+
+            text = "Quit? The demo's hosts live in this program and end with it."
+            self.push_screen(AskScreen(text, "q", "quit"), self._quit_if)
+            return
+        self.exit(message=self._still_running())
+
+    def _quit_if(self, yes: bool | None) -> None:
+        if yes:
+            self.exit(message="The demo has ended, and its hosts with it.")
+
+    def _still_running(self) -> str | None:
+        running: list[ServiceSnapshot] = [s for h in self.snapshot.hosts for s in h.services if self.in_flight(s.key)]
+        names = ", ".join(s.key for s in running)
+        return f"Goes on on its host without this console: {names}" if names else None
+
+    def action_zoom(self) -> None:
+        """One pane on the whole screen, and back."""
+        screen = self.screen
+        if screen.maximized is not None:
+            screen.minimize()
+        elif screen.focused is not None:
+            screen.maximize(screen.focused)
+
+    # copying
+
+    def action_copy(self) -> None:
+        """What the screen offers."""
+        if isinstance(self.screen, ConsoleScreen):
+            self.copy(self.screen.copy_text())
+
+    def copy(self, text: str) -> None:
+        """Into the terminal's clipboard by OSC 52 and into a file, secrets masked."""
+        from ddtree_console.ui.clipboard import SMALL, masked_lines
+
+        if not text.strip():
+            self.tell("nothing to copy here")
+            return
+        safe, hidden = masked_lines(text)
+        if len(safe) <= SMALL:
+            self.copy_to_clipboard(safe)
+        self.run_worker(self._copied(safe, hidden), exit_on_error=False, group="copy")
+
+    async def _copied(self, text: str, hidden: bool) -> None:
+        from ddtree_console.ui.clipboard import SMALL, write_copy
+
+        lines = text.count("\n") + 1
+        what = f"{lines} line{'s' if lines > 1 else ''}"
+        note = "; secrets are masked" if hidden else ""
+        to = "clipboard" if len(text) <= SMALL else "too long for the clipboard"
+        try:
+            path = await asyncio.to_thread(write_copy, text, self.copies)
+        except OSError as error:
+            self.tell(f"{what}: {to}; no file: {error}{note}", "warning")
+            return
+        self.tell(f"{what}: {to}, and {path}{note}")
+
+    # the palette
+
+    def palette_commands(self, key: str) -> Iterable[SystemCommand]:
+        """Commands for the chosen service, then every service, then the app."""
+        for binding in self.BINDINGS:
+            action, tip = getattr(binding, "action", ""), getattr(binding, "tooltip", "")
+            name = action.partition("(")[0]
+            arguments: tuple[object, ...] = ()
+            if not tip or name in ("command_palette", "step_back") or self.check_action(name, arguments) is not True:
+                continue
+            title = getattr(binding, "description", "").capitalize()
+            about = f"{key}: {tip}" if key else tip
+            yield SystemCommand(title, about, partial(self.call_later, self.run_action, action))
+        for host in self.snapshot.hosts:
+            for service in host.services:
+                yield SystemCommand(f"Open {service.key}", "host screen", partial(self.open_host, service.key))
+        for name in ("console-dark", "console-light", "textual-ansi"):
+            if name in self.available_themes:
+                yield SystemCommand(f"Theme {name}", "colours", partial(setattr, self, "theme", name))

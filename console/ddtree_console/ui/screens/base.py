@@ -1,0 +1,81 @@
+"""What every screen shares: title, keys, and being drawn from one snapshot at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+
+from ddtree_console.domain.snapshot import FleetSnapshot
+from ddtree_console.ui.paint import Piece
+from ddtree_console.ui.widgets.bars import KeyBar, TitleBar
+
+if TYPE_CHECKING:
+    from ddtree_console.ui.app import ConsoleApp
+
+
+class ConsoleScreen(Screen[None]):
+    """A full screen about the fleet, a host or a service."""
+
+    AUTO_FOCUS: ClassVar[str | None] = "#main"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "pane", show=False),
+        Binding("shift+tab", "app.focus_previous", "pane back", show=False),
+    ]
+
+    def __init__(self, key: str = "") -> None:
+        super().__init__()
+        self.key = key
+
+    @property
+    def console_app(self) -> ConsoleApp:
+        """The app, typed."""
+        return cast("ConsoleApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """Title, body, keys."""
+        yield TitleBar()
+        yield from self.body()
+        yield KeyBar()
+
+    def body(self) -> Iterable[Widget]:
+        """The widgets between title and keys."""
+        raise NotImplementedError
+
+    def target(self) -> str:
+        """HOST/SERVICE that keys act on, '' for none."""
+        return self.key
+
+    def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
+        """The title."""
+        raise NotImplementedError
+
+    def draw(self, snapshot: FleetSnapshot, now: float) -> None:
+        """Puts a snapshot on the screen; only what changed is repainted."""
+        raise NotImplementedError
+
+    def copy_text(self) -> str:
+        """What `y` copies."""
+        return ""
+
+    def redraw(self) -> None:
+        """Draws the app's current snapshot."""
+        app = self.console_app
+        if not self.is_mounted or not self.is_attached:
+            return
+        now = app.now()
+        self.query_one(TitleBar).put(self.title_pieces(app.snapshot, now), app.badges(), app.time_text())
+        self.draw(app.snapshot, now)
+
+    def on_screen_resume(self) -> None:
+        """On top again: draw, since suspended screens are not drawn."""
+        self.call_after_refresh(self.redraw)
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Another size: other columns."""
+        self.call_after_refresh(self.redraw)

@@ -1,0 +1,136 @@
+"""The fleet: every service of every host, the most urgent first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from ddtree_console.domain.snapshot import FleetSnapshot
+from ddtree_console.ui.paint import Piece, host_text, row
+from ddtree_console.ui.screens.base import ConsoleScreen
+from ddtree_console.ui.views import fleet as view
+from ddtree_console.ui.widgets.filter import FilterLine
+from ddtree_console.ui.widgets.pick import Pick
+from ddtree_console.ui.widgets.rows import Rows
+
+
+class FleetScreen(ConsoleScreen):
+    """Home."""
+
+    CSS_PATH = "fleet.tcss"
+    is_home = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="filter", tooltip="show only rows with these words"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._words = ""
+        self._left: dict[str, str] = {}
+        self._items: list[view.Item] = []
+
+    def body(self) -> Iterable[Widget]:
+        """Table, detail, what changed, filter."""
+        yield Pick(id="main")
+        yield Rows(id="since", classes="-auto", focus=False)
+        yield Rows(id="detail", classes="-auto", focus=False)
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        """The frame's title is fixed text."""
+        self.query_one("#main").border_title = "/ filter"
+
+    def target(self) -> str:
+        """The chosen row."""
+        return self.query_one("#main", Pick).key if self.is_mounted else ""
+
+    def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
+        """FLEET and the counts."""
+        app = self.console_app
+        if app.services is None:
+            return [(" FLEET  ", "title"), ("reading the fleet…", "dim")]
+        counts = view.summary(view.items(snapshot, app.services.fleet, now))
+        problem = f" · {app.problem_text}" if app.problem_text else ""
+        return [(" FLEET  ", "title"), (counts, ""), (host_text(problem), "bad")]
+
+    def draw(self, snapshot: FleetSnapshot, now: float) -> None:
+        """Rows and the detail of the chosen one."""
+        app, table = self.console_app, self.query_one("#main", Pick)
+        if app.services is None:
+            table.fill([("", row(("  reading the fleet…", "dim")))])
+            return
+        self._items = view.items(snapshot, app.services.fleet, now, self._words)
+        wide = table.size.width
+        if wide < 36:
+            table.fill([(i.service.key, view.tiny_row(i, wide)) for i in self._items])
+        else:
+            sizes = view.sizes(self._items, wide)
+            head = ("", view.heading_row(sizes))
+            empty = [("", row(("  no service matches", "dim")))] if not self._items else []
+            table.fill([head, *[(i.service.key, view.item_row(i, sizes)) for i in self._items], *empty])
+        self._detail(now)
+
+    def _detail(self, now: float) -> None:
+        chosen = next((i for i in self._items if i.service.key == self.target()), None)
+        text, style = view.detail(chosen, now)
+        self.query_one("#detail", Rows).show([row((" " + text, style))] if text else [row("")])
+
+    @on(Pick.Moved)
+    def _moved(self) -> None:
+        self._detail(self.console_app.now())
+        self.refresh_bindings()
+
+    @on(Pick.Chosen)
+    def _chosen(self, event: Pick.Chosen) -> None:
+        app = self.console_app
+        if app.in_flight(event.key):
+            app.open_deploy(event.key)
+        else:
+            app.open_host(event.key)
+
+    def action_filter(self) -> None:
+        """Opens the filter line."""
+        self.query_one(FilterLine).open(self._words)
+
+    @on(FilterLine.Filtered)
+    def _filtered(self, event: FilterLine.Filtered) -> None:
+        self._words = event.words
+        self.query_one("#main").border_title = "/ filter" if not event.words else "/ filtered, esc shows all"
+        self.redraw()
+
+    def copy_text(self) -> str:
+        """The table and the line below it."""
+        return self.query_one("#main", Pick).text + "\n" + self.query_one("#detail", Rows).text
+
+    def on_screen_suspend(self) -> None:
+        """Remembers what was seen."""
+        self._remember()
+
+    def on_screen_resume(self) -> None:
+        """Says what changed meanwhile."""
+        super().on_screen_resume()
+        self.call_after_refresh(self._since)
+
+    def on_app_blur(self, _event: events.AppBlur) -> None:
+        """The terminal lost the focus."""
+        self._remember()
+
+    def on_app_focus(self, _event: events.AppFocus) -> None:
+        """And has it again."""
+        self._since()
+
+    def _remember(self) -> None:
+        app = self.console_app
+        if app.services is not None:
+            self._left = view.words_of(view.items(app.snapshot, app.services.fleet, app.now()))
+
+    def _since(self) -> None:
+        app = self.console_app
+        if app.services is None or not self.is_attached:
+            return
+        text = view.since(self._left, view.words_of(view.items(app.snapshot, app.services.fleet, app.now())))
+        self.query_one("#since", Rows).show([row((" " + text, "work"))] if text else [])

@@ -1,0 +1,65 @@
+"""A journal pane that pulls the lines of one service from the services, four times a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from textual import events
+
+from ddtree_console.ui.widgets.journal import JournalPane
+
+if TYPE_CHECKING:
+    from ddtree_console.ui.app import ConsoleApp
+
+PERIOD = 0.25
+BATCH = 2000
+"""lines taken at one time at most; what a flood brings beyond that is counted, not drawn."""
+
+
+class JournalFeed(JournalPane):
+    """Give it a service with watch_service."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.key = ""
+        self.paused = False
+
+    def on_mount(self) -> None:
+        """One flush each PERIOD."""
+        self.set_interval(PERIOD, self.pull)
+
+    def watch_service(self, key: str) -> None:
+        """The lines of that service from now on."""
+        if key == self.key:
+            return
+        self.key = key
+        self.reset()
+        self.pull()
+
+    def pull(self) -> None:
+        """Takes what is new, unless paused or hidden under another screen."""
+        app = cast("ConsoleApp", self.app)
+        if not self.key or app.services is None or self.paused or not self.screen.is_current:
+            return
+        self.feed(app.services.journal(self.key, self.after, BATCH))
+
+    def note(self) -> str:
+        """following, paused, counts: for a heading."""
+        app = cast("ConsoleApp", self.app)
+        dropped = app.services.dropped(self.key) if app.services is not None and self.key else 0
+        parts = [f"{self.count:,} lines"]
+        if self.skipped + dropped:
+            parts.append(f"+{self.skipped + dropped:,} dropped")
+        if self.paused:
+            parts.append("paused")
+        elif self.following:
+            parts.append("following")
+        else:
+            parts.append(f"{self.unseen:,} new below, f follows" if self.unseen else "f follows")
+        return " · ".join(parts)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Pulls at once when its screen comes back."""
+        await super().on_event(event)
+        if isinstance(event, events.Show):
+            self.pull()
