@@ -63,7 +63,8 @@ class Plan:
         return asdict(self)
 
 
-def _candidate(raw: Any) -> Candidate | None:
+def candidate_from_json(raw: Any) -> Candidate | None:
+    """The candidate in that JSON, None when it is no object."""
     if not isinstance(raw, dict):
         return None
     return Candidate(
@@ -81,7 +82,7 @@ def _candidate(raw: Any) -> Candidate | None:
 def plan_from_json(raw: Mapping[str, Any]) -> Plan:
     """The plan in that JSON; KeyError or ValueError name what is missing. Unknown keys are ignored."""
     known = {f: raw[f] for f in Plan.__dataclass_fields__ if f in raw}
-    known["new"], known["way_back"] = _candidate(raw.get("new")), _candidate(raw.get("way_back"))
+    known["new"], known["way_back"] = candidate_from_json(raw.get("new")), candidate_from_json(raw.get("way_back"))
     for name in ("gpus", "shared_gpu_units", "rules"):
         known[name] = tuple(raw.get(name) or ())
     for name in ("what", "unit", "service", "port"):

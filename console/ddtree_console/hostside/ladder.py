@@ -1,0 +1,327 @@
+"""The readiness ladder as a pure state machine: evidence in, events and at last a verdict out. Boottime seconds.
+
+new InvocationID -> process stable -> the port's listener is ours -> model info 200 -> one real token -> held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ddtree_console.domain import events as ev
+from ddtree_console.domain.engines.base import LogReader
+from ddtree_console.domain.progress import ProgressClock
+from ddtree_console.domain.snapshot import Listener, UnitState
+from ddtree_console.domain.txview import Verdict
+from ddtree_console.hostside import drift
+from ddtree_console.hostside.ladder_log import Emit, LogSide
+
+STABLE_S = 0.5
+"""seconds with the same process before it counts as stable."""
+FOREIGN_S = 0.35
+"""a foreign listener counts once it was seen for so long: a server that only tries its port shows for an instant."""
+LINGER_S = 0.3
+"""after a fatal line the exit evidence is waited for, but no longer than this."""
+APPEAR_S = 10.0
+"""a start that makes no invocation within this was refused by systemd."""
+BASE = ev.RUNGS
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What this wait is for. old_invocation: of the last run of the unit. restarts: NRestarts before the start.
+
+    hold, deadline: seconds. from_info: another slot that may run already: only info, token and held are climbed.
+    """
+
+    port: int
+    old_invocation: str = ""
+    restarts: int = 0
+    hold: float = 20.0
+    deadline: float = 600.0
+    set_flags: Mapping[str, Any] = field(default_factory=dict)
+    must: tuple[str, ...] = ()
+    last_good: Mapping[str, float] = field(default_factory=dict)
+    from_info: bool = False
+
+
+class Ladder:
+    """One wait. Feed evidence, call tick() often, drain() events; `verdict` ends it."""
+
+    def __init__(self, now: float, expect: Expect, reader: LogReader) -> None:
+        self.expect = expect
+        self.log = LogSide(reader, expect.last_good)
+        self.progress = ProgressClock(expect.deadline, now)
+        self.verdict: Verdict | None = None
+        self.invocation = ""
+        self.main_pid = 0
+        self.unit: UnitState = UnitState("")
+        self.ended = False
+        """the unit ended: read the rest of its log, then call finish()."""
+        self.listener = Listener()
+        self.info: dict[str, Any] = {}
+        self.server_info: dict[str, Any] | None = None
+        self.secs: dict[str, float] = {}
+        self._began = now
+        self._rung = 0
+        self._since = now
+        self._pid_since: float | None = None
+        self._ours_reads = 0
+        self._foreign_since: float | None = None
+        self._lost_since: float | None = None
+        self._told_progress = now
+        self._moved: set[str] = set()
+        self._events: list[Emit] = []
+        if expect.from_info:
+            for name in BASE[: BASE.index("info")]:
+                self._events.append(Emit(ev.RUNG, {"rung": name, "state": "skip"}))
+            self._rung = BASE.index("info")
+        self._say("run")
+
+    # -- what the caller needs to know
+
+    @property
+    def rung(self) -> str:
+        """The rung that is climbed now."""
+        return BASE[self._rung]
+
+    @property
+    def holding(self) -> bool:
+        """Whether a token was generated and only the hold is left."""
+        return self.rung == "held"
+
+    @property
+    def furthest(self) -> str:
+        """The last rung or phase reached, for the history."""
+        if self._rung >= BASE.index("info"):
+            return self.rung
+        return self.log.seen[-1] if self.log.seen else self.rung
+
+    def drain(self) -> list[Emit]:
+        """Events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def times(self) -> dict[str, float]:
+        """Seconds of each rung and phase so far."""
+        return {**self.log.secs, **self.secs}
+
+    # -- evidence
+
+    def on_unit(self, now: float, state: UnitState) -> None:
+        """`systemctl show` of the unit."""
+        if self.verdict is not None or not state.load:
+            return
+        if not self.invocation and not self._appeared(now, state):
+            return
+        if self.ended:
+            self.unit = state if state.invocation == self.invocation else self.unit
+            return
+        restarted = state.restarts > self.expect.restarts or state.invocation not in ("", self.invocation)
+        gone = state.active in ("failed", "inactive") or state.sub in ("auto-restart", "auto-restart-queued")
+        if restarted or gone:
+            # A restart clears the exit status of the run that failed: keep what was seen of that run.
+            self.unit = replace(self.unit, restarts=state.restarts) if restarted and not gone else state
+            self.ended = True
+            return
+        self.unit = state
+        self._process(now, state)
+
+    def _appeared(self, now: float, state: UnitState) -> bool:
+        if state.invocation and (self.expect.from_info or state.invocation != self.expect.old_invocation):
+            self.invocation, self.unit = state.invocation, state
+            if self.rung == "invocation":
+                self._pass(now, state.invocation[:8])
+            return True
+        if state.load in ("bad-setting", "not-found", "error", "masked"):
+            self._fail(now, "start-refused", f"systemd cannot load the unit: {state.load}")
+        elif now - self._began >= APPEAR_S and state.active in ("inactive", "failed"):
+            self._fail(now, "start-refused", f"systemd did not start it within {APPEAR_S:.0f} s: {state.result}")
+        return False
+
+    def _process(self, now: float, state: UnitState) -> None:
+        if not state.main_pid:
+            return
+        if self.main_pid and state.main_pid != self.main_pid:
+            self._fail(now, "process-changed", f"the main process changed from {self.main_pid} to {state.main_pid}")
+        elif not self.main_pid:
+            self.main_pid, self._pid_since = state.main_pid, now
+        elif self.rung == "process" and now - (self._pid_since or now) >= STABLE_S:
+            self._pass(now, f"pid {state.main_pid}")
+
+    def on_line(self, now: float, text: str) -> None:
+        """One entry of this invocation's journal."""
+        self._events += self.log.feed(now, text)
+
+    def on_listener(self, now: float, listener: Listener) -> None:
+        """Who listens on the port."""
+        self.listener = listener
+        self._ours_reads = self._ours_reads + 1 if listener.state == "ours" else 0
+        if listener.state == "foreign":
+            self._foreign_since = now if self._foreign_since is None else self._foreign_since
+            if now - self._foreign_since >= FOREIGN_S and self.verdict is None:
+                who = f"pid {listener.pid} ({listener.command})" if listener.pid else listener.why
+                self._fail(now, "foreign-listener", f"port {self.expect.port} is held by {who}", "stop that process")
+            return
+        self._foreign_since = None
+        if self.rung == "listener" and self._ours_reads >= 2:
+            self._pass(now, listener.address)
+        if self.holding and listener.state == "nobody":
+            self._lost_since = now if self._lost_since is None else self._lost_since
+            if now - self._lost_since >= 1.0:
+                self._fail(now, "hold-lost", f"nobody listens on port {self.expect.port} any more")
+        else:
+            self._lost_since = None
+
+    def on_info(self, now: float, body: Mapping[str, Any], model: str) -> None:
+        """Model info answered 200."""
+        self.info = dict(body)
+        if self.rung == "info":
+            self._pass(now, model)
+
+    def on_token(self, now: float, detail: str) -> None:
+        """A token was generated; server_info is what is known of the flags by now."""
+        if self.rung != "token" or self.verdict is not None:
+            return
+        self._pass(now, detail)
+
+    def on_effective(self, now: float, effective: Mapping[str, Any]) -> None:
+        """Effective flags at the time of the first token."""
+        for found in drift.compare(self.expect.set_flags, effective, self.log.seen, self.expect.must):
+            data = {"flag": found.flag, "asked": found.asked, "effective": found.effective, "must": found.must}
+            self._events.append(Emit(ev.DRIFT, data))
+            if found.must and self.verdict is None:
+                cause = f"{found.flag} is {found.effective}, not {found.asked}, and the profile says it must be"
+                self._fail(now, "must-drift", cause, f"set {found.flag} to what this build can do")
+
+    def on_sample(
+        self, now: float, cpu_usec: int | None = None, read_bytes: int | None = None, gpu_memory: int | None = None
+    ) -> None:
+        """Progress: CPU time of the cgroup, bytes read, GPU memory; log lines are counted here."""
+        seen = self.progress.sample(
+            now,
+            lines=self.log.lines,
+            cpu_usec=cpu_usec,
+            read_bytes=read_bytes,
+            gpu_memory=gpu_memory,
+            phase=self.log.phase or ("warm-up" if self.rung in ("info", "token") else ""),
+        )
+        self._moved.update(seen.moved)
+        if now - self._told_progress >= 1.0:
+            self._told_progress = now
+            stall = None if seen.stall_at is None else round(seen.stall_at, 3)
+            data = {"moved": sorted(self._moved), "deadline": round(self.progress.deadline, 3), "stall_at": stall}
+            self._events.append(Emit(ev.PROGRESS, data))
+            self._moved.clear()
+        if self.verdict is not None or self.ended or self.holding:
+            return
+        if seen.stalled:
+            still = now - self.progress.last_moved
+            what = self.log.phase or self.rung
+            self._fail(
+                now, "stalled", f"nothing moved for {still:.0f} s in {what}: no log line, CPU, reads, GPU memory"
+            )
+        elif seen.over:
+            total = self.progress.deadline - self._began
+            self._fail(now, "deadline", f"not serving after {total:.0f} s (at {self.furthest})", "extend it with +")
+
+    def tick(self, now: float) -> None:
+        """Judges what time alone decides."""
+        if self.verdict is not None or self.ended:
+            return
+        fatal = self.log.fatal
+        if fatal is not None and now - fatal[0] >= LINGER_S:
+            self._fail_by_log(now, fatal[1])
+        elif fatal is None and self.log.dying(now):
+            self._fail_by_log(now, "")
+        elif self.holding and now - self._since >= self.expect.hold:
+            self._held(now, "")
+
+    def confirm(self, now: float) -> bool:
+        """An operator takes it as held; False when no token was generated yet."""
+        if not self.holding or self.verdict is not None or self.ended:
+            return False
+        self._held(now, "confirmed by an operator")
+        return True
+
+    def finish(self, now: float) -> None:
+        """The unit ended and its log was read to the end: the verdict."""
+        if self.verdict is not None:
+            return
+        _, cause, _ = self.log.cause()
+        unit = self.unit
+        if unit.exit_status == 2 and unit.exit_code == 1 and (not self.log.seen or self.log.seen[-1] in EARLY):
+            code = "exit-arguments"
+        elif self.log.fatal is not None:
+            code = _fatal_code(self.log.fatal[1])
+        elif unit.restarts > self.expect.restarts or "auto-restart" in unit.sub:
+            code = "restarted"
+        else:
+            code = "unit-failed"
+        if self.holding and code in ("restarted", "unit-failed"):
+            code = "hold-lost"
+        self._fail(now, code, cause or f"the unit ended: {exit_words(unit)}")
+
+    def exit_seen(self, exit_: Mapping[str, Any]) -> None:
+        """The unit ended just after the verdict: its exit belongs to the evidence."""
+        if self.verdict is not None:
+            self.verdict = replace(self.verdict, exit=dict(exit_))
+
+    def give_up(self, now: float, code: str, cause: str, remedy: str = "") -> None:
+        """Ends the wait from outside (requested, start-refused, nothing left to ask)."""
+        if self.verdict is None:
+            self._fail(now, code, cause, remedy)
+
+    # -- inside
+
+    def _fail_by_log(self, now: float, name: str) -> None:
+        _, cause, _ = self.log.cause()
+        self._fail(now, _fatal_code(name), cause or "the log says that it cannot go on")
+
+    def _say(self, state: str, secs: float | None = None, detail: str = "") -> None:
+        data: dict[str, Any] = {"rung": self.rung, "state": state}
+        if secs is not None:
+            data["secs"] = round(secs, 3)
+        if self.rung in self.expect.last_good:
+            data["last_good"] = self.expect.last_good[self.rung]
+        if detail:
+            data["detail"] = detail
+        self._events.append(Emit(ev.RUNG, data))
+
+    def _pass(self, now: float, detail: str) -> None:
+        secs = now - self._since
+        self.secs[self.rung] = round(secs, 3)
+        self._say("ok", secs, detail)
+        self._since = now
+        if self.rung != "held":
+            self._rung += 1
+            self._say("run")
+
+    def _held(self, now: float, detail: str) -> None:
+        self._pass(now, detail)
+        self.verdict = Verdict(True)
+
+    def _fail(self, now: float, code: str, cause: str, remedy: str = "") -> None:
+        _, _, evidence = self.log.cause()
+        self.verdict = Verdict(False, code, cause, remedy, evidence, exit_of(self.unit) if self.ended else {})
+        self._say("fail", now - self._since, cause)
+        self._events += self.log.fail_open(now)
+
+
+EARLY = ("imports", "arguments")
+
+
+def _fatal_code(name: str) -> str:
+    return name if name in ("cannot-bind", "exit-arguments") else "fatal-log"
+
+
+def exit_of(unit: UnitState) -> dict[str, Any]:
+    """The exit evidence of a verdict."""
+    return {"result": unit.result, "code": unit.exit_code, "status": unit.exit_status, "restarts": unit.restarts}
+
+
+def exit_words(unit: UnitState) -> str:
+    """How it ended, in words."""
+    how = {1: f"exit status {unit.exit_status}", 2: f"signal {unit.exit_status}", 3: f"signal {unit.exit_status}"}
+    return f"{how.get(unit.exit_code, 'no exit status')} ({unit.result or unit.active})"
