@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 Tool = Callable[["Call"], Awaitable[int]]
 
@@ -76,25 +77,26 @@ class Control:
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
+        # A cancelled handler would make asyncio's streams log a traceback; our own close() is the only one to cancel.
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self._answer(reader, writer)
+        self._calls.discard(task)
+        writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name, cwd, *args = await _request(reader)
+        call = Call(name, cwd, args, writer)
+        work = asyncio.ensure_future(self._tools[name](call))
+        gone = asyncio.ensure_future(reader.read())
+        waited: set[asyncio.Future[Any]] = {gone, work}
         try:
-            parts = await _request(reader)
-            call = Call(parts[0], parts[1], parts[2:], writer)
-            gone = asyncio.create_task(reader.read())
-            work = asyncio.ensure_future(self._tools[call.name](call))
-            await asyncio.wait({gone, work}, return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 call.end(work.result())
                 await call.drain()
-            else:
-                work.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await work
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
         finally:
-            self._calls.discard(task)
-            writer.close()
+            gone.cancel()
+            work.cancel()
 
 
 async def _request(reader: asyncio.StreamReader) -> list[str]:

@@ -44,7 +44,7 @@ class Service(UnitProcesses):
         self._stop.clear()
         self.restarts = 0
         self._started = asyncio.get_running_loop().create_future()
-        self._life = asyncio.create_task(self._run(), name=f"{self.machine.name}/{self.name}")
+        self._life = asyncio.create_task(self._live(), name=f"{self.machine.name}/{self.name}")
         return await asyncio.shield(self._started)
 
     async def stop(self) -> None:
@@ -76,6 +76,13 @@ class Service(UnitProcesses):
         self._resolve("canceled")
 
     # --- life
+
+    async def _live(self) -> None:
+        try:
+            await self._run()
+        finally:
+            # Whatever happens, nobody waits for ever on a start job.
+            self._resolve("failed")
 
     async def _run(self) -> None:
         again = False
@@ -149,10 +156,8 @@ class Service(UnitProcesses):
         return again
 
     def _restart_wanted(self) -> bool:
-        number = str(self.exit.status)
-        names = (
-            {number} if self.exit.code == CLD_EXITED else {signal.Signals(self.exit.status).name} if number else set()
-        )
+        end = self.exit
+        names = {str(end.status)} if end.code <= CLD_EXITED else {signal.Signals(end.status).name}
         return not names & self.config.prevent and restarts(self.config.restart, self.result)
 
     async def _daemon(self, config: settings_module.Settings) -> None:
