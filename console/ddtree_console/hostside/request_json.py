@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -12,6 +13,17 @@ from ddtree_console.hostside.watch_config import is_unit
 def read() -> dict[str, Any]:
     """The object on stdin: its first line, or all of it. ValueError where there is none."""
     raw = json.loads(sys.stdin.buffer.readline() or b"null")
+    if not isinstance(raw, dict):
+        raise ValueError("the request is not a JSON object")
+    return raw
+
+
+def read_first() -> dict[str, Any]:
+    """The object in the first line of stdin, byte by byte: what follows stays unread, and its end can be waited for."""
+    line = bytearray()
+    while (byte := os.read(0, 1)) and byte != b"\n":
+        line += byte
+    raw = json.loads(bytes(line) or b"null")
     if not isinstance(raw, dict):
         raise ValueError("the request is not a JSON object")
     return raw
