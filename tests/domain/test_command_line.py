@@ -34,7 +34,7 @@ def test_prefixes_and_repeats_stay_verbatim() -> None:
 @pytest.mark.parametrize(
     ("argv", "engine", "head", "python"),
     [
-        (["/usr/bin/env", "A=1", "/x/pypy3", "-u", "-m", "sglang.launch_server", "--port", "1"], "sglang", 6, "/x/pypy3"),
+        (["/usr/bin/env", "A=1", "/x/pypy3", "-u", "-m", "sglang.launch_server", "--x"], "sglang", 6, "/x/pypy3"),
         (["/e/bin/sglang", "serve", "--port", "1"], "sglang", 2, None),
         (["/e/bin/ddtree-wrapper", "--mode", "linear"], "wrapper", 1, None),
         (["python3", "-m", "ddtree_kernels.serve"], "wrapper", 3, "python3"),
