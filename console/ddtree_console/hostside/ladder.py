@@ -11,6 +11,7 @@ from typing import Any
 
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.engines.base import LogReader
+from ddtree_console.domain.engines.causes import remedy_of
 from ddtree_console.domain.progress import ProgressClock
 from ddtree_console.domain.snapshot import Listener, UnitState
 from ddtree_console.domain.txview import Verdict
@@ -303,8 +304,9 @@ class Ladder:
         self.verdict = Verdict(True)
 
     def _fail(self, now: float, code: str, cause: str, remedy: str = "") -> None:
-        _, _, evidence = self.log.cause()
-        self.verdict = Verdict(False, code, cause, remedy, evidence, exit_of(self.unit) if self.ended else {})
+        slug, _, evidence = self.log.cause()
+        told = remedy or remedy_of(slug, self.log.phase)
+        self.verdict = Verdict(False, code, cause, told, evidence, exit_of(self.unit) if self.ended else {})
         self._say("fail", now - self._since, cause)
         self._events += self.log.fail_open(now)
 

@@ -73,6 +73,7 @@ class Wait:
             while self.ladder.verdict is None:
                 self._round()
                 on_round()
+                self._sleep()
             self._last_look()
             on_round()
         finally:
@@ -101,7 +102,6 @@ class Wait:
         if self._sample_due.now(t):
             self._sample()
         ladder.tick(self._clock.boottime())
-        self._sleep()
 
     def _read_journal(self) -> None:
         ladder = self.ladder
@@ -151,6 +151,8 @@ class Wait:
         return self._gpu_used
 
     def _sleep(self) -> None:
+        if self.ladder.verdict is not None:
+            return
         wait_on = [self._questions.fileno()]
         if self._tail is not None and self._tail.fileno() >= 0:
             wait_on.append(self._tail.fileno())

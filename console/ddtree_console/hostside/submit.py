@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ddtree_console.domain.plan import Plan, plan_from_json
-from ddtree_console.hostside import durable, locks, releases, requests, systemctl, tx_end, unitctl
+from ddtree_console.hostside import durable, locks, mark, releases, requests, systemctl, tx_end, unitctl
 from ddtree_console.hostside.hostclock import Clock, stamp
 from ddtree_console.hostside.reply import refuse, say
 from ddtree_console.hostside.roots import Roots
@@ -19,6 +19,7 @@ from ddtree_console.hostside.roots import Roots
 UNIT_NAME = re.compile(r"[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*\.service")
 TARGET = re.compile(r"new|way-back|known-good|r[0-9]+")
 FOLLOW_S = 0.2
+LEAVE_S = 10.0
 
 
 def problem_of(plan: Plan) -> str:
@@ -114,10 +115,20 @@ def kill_and_follow(unit: str, clock: Clock) -> None:
         clock.sleep(FOLLOW_S)
 
 
+def wait_for_the_last(roots: Roots, unit: str, clock: Clock) -> None:
+    """A transaction that has its outcome still takes a moment to leave: its name is ours only then."""
+    end = clock.boottime() + LEAVE_S
+    while mark.read(roots, unit).outcome and clock.boottime() < end:
+        if unitctl.down(unitctl.show(unitctl.tx_unit(unit))):
+            return
+        clock.sleep(FOLLOW_S / 10)
+
+
 def submit(roots: Roots, plan: Plan, clock: Clock) -> int:
     """Refuses or starts; the exit status, after one line on stdout."""
     if os.geteuid() != 0 and not roots.path:
         return refuse(7, "only root may deploy here", "give the user sudo -n")
+    wait_for_the_last(roots, plan.unit, clock)
     tx_end.close_cut(roots, [plan.unit], clock)
     if plan.takeover:
         take_over(roots, plan, clock)
