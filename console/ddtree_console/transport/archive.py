@@ -22,7 +22,11 @@ PARTS = ("domain", "hostside")
 # 1980-01-01, the earliest time that every archive format can hold.
 FIXED_TIME = 315532800
 
+# An older Python parses this file too, and says what is wrong.
 MAIN = b"""import sys
+
+if sys.version_info < (3, 9):
+    sys.exit("python %d.%d is too old: 3.9 or newer is needed" % sys.version_info[:2])
 
 from ddtree_console.hostside.__main__ import main
 
@@ -30,7 +34,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Archive:
     """hash: first 16 hex digits of the SHA-256 of `data`. files: what it holds, sorted by name."""
 
