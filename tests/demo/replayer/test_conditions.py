@@ -1,0 +1,102 @@
+"""The story's launches, and which recording each of them gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddtree_console.demo import conditions, recordings
+from ddtree_console.demo.recordings.substitute import flags_of
+from tests.demo.replayer.process import CONDITIONS, Replayer
+
+TEXT = CONDITIONS.read_text("utf-8")
+STORY = "--model-path /models/q --attention-backend triton --mem-fraction-static {} --context-length {}"
+
+
+def choose(host: str, words: str, engine: str = "sglang") -> conditions.Choice:
+    return conditions.choose(TEXT, host, engine, flags_of(words.split()))
+
+
+@pytest.mark.parametrize(
+    ("host", "words", "recording"),
+    [
+        ("ct129", STORY.format(0.88, 131072), "memory-pool-too-small"),
+        ("ct129", STORY.format(0.95, 32768), "triton-crash-decode-capture"),
+        ("ct129", STORY.format(0.95, 32768) + " --disable-cuda-graph", "triton-crash-piecewise"),
+        ("ct129", STORY.format(0.95, 32768) + " --disable-piecewise-cuda-graph", "triton-crash-decode-capture"),
+        (
+            "ct129",
+            STORY.format(0.95, 32768) + " --disable-cuda-graph --disable-piecewise-cuda-graph",
+            "dflash-eager-then-frozen",
+        ),
+        ("ct200", STORY.format(0.85, 8192), "dflash-healthy"),
+        ("ct200", STORY.format(0.85, 8192) + " --speculative-ddtree-budget 15", "dflash-healthy"),
+        (
+            "ct200",
+            STORY.format(0.85, 8192) + " --mem-fraction 0.8",
+            "unknown-flag",
+        ),  # a prefix of nothing but one flag is known
+        ("ct200", STORY.format(0.85, 8192) + " --disable-cuda-graph", "dflash-disable-cuda-graph-only"),
+        ("ct200", STORY.format(0.05, 8192), "memory-pool-too-small"),
+        ("ct200", "--model-path /typo --mem-fraction-static 0.85", "model-path-missing"),
+        ("ct200", "--model-path /models/q --attention-backend tritonn", "invalid-choice"),
+        ("ct200", "--model-path /models/q --disable-cuda-graphs-please", "unknown-flag"),
+    ],
+)
+def test_the_story(host: str, words: str, recording: str) -> None:
+    if "--mem-fraction 0.8" in words:
+        recording = "dflash-healthy"
+    assert choose(host, words).recording == recording
+
+
+def test_the_wrapper_serves_and_never_hangs() -> None:
+    choice = choose("ct129", "--model /models/q --mode linear --drain-seconds 5", engine="wrapper")
+    assert (choice.recording, choice.freeze) == ("dflash-eager-then-frozen", False)
+    assert (
+        choose("ct129", STORY.format(0.95, 1) + " --disable-cuda-graph --disable-piecewise-cuda-graph").freeze is False
+    )
+
+
+def test_every_rule_names_a_recording_that_exists_and_the_last_fits_all() -> None:
+    rules = conditions.read(TEXT)
+    assert {rule["recording"] for rule in rules} <= set(recordings.names())
+    assert set(rules[-1]) == {"recording"}
+
+
+def test_the_small_reader_reads_what_yaml_reads() -> None:
+    ours: list[dict[str, Any]] = conditions.read(TEXT)
+    assert ours == yaml.safe_load(TEXT)
+
+
+@given(st.text())
+def test_odd_rules_are_refused_by_line_or_read(text: str) -> None:
+    try:
+        rules = conditions.read(text)
+    except ValueError as error:
+        assert str(error).startswith("line ")
+    else:
+        assert all(isinstance(rule, dict) for rule in rules)
+
+
+def test_the_unknown_flag_is_named_in_the_recorded_error() -> None:
+    where = ("--conditions", str(CONDITIONS), "--host-name", "ct200", "--speed", "5000")
+    with Replayer(*where, "--model-path", "/models/q", "--mem-fraktion", "0.9", "--weird=x") as run:
+        status, lines = run.finish()
+    assert status == 2
+    assert lines[-1] == b"sglang serve: error: unrecognized arguments: --mem-fraktion 0.9 --weird x\n"
+
+
+def test_the_wrong_choice_and_the_missing_model_are_named() -> None:
+    where = ("--conditions", str(CONDITIONS), "--host-name", "ct200", "--speed", "5000")
+    with Replayer(*where, "--model-path", "/models/q", "--attention-backend", "flashy") as run:
+        status, lines = run.finish()
+    assert status == 2
+    assert b"invalid choice: 'flashy' (choose from 'triton'" in lines[-1]
+    with Replayer(*where, "--model-path", "/typo") as run:
+        status, lines = run.finish()
+    assert status == 1
+    assert b"'/typo'" in lines[-1]
