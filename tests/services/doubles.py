@@ -57,6 +57,7 @@ class ScriptedProcess:
     async def lines(self) -> AsyncIterator[bytes]:
         while (line := await self.queue.get()) is not None:
             yield line
+            self.queue.task_done()
 
     async def send(self, line: bytes) -> None:
         if self.host.gone:
@@ -90,6 +91,7 @@ class ScriptedHost:
         self.connects = 0
         self.gone = False
         self.started = asyncio.Event()
+        self.following = asyncio.Event()
         self.transport: ScriptedTransport | None = None
 
     def open(self, host: Host) -> ScriptedTransport:
@@ -103,6 +105,8 @@ class ScriptedHost:
             elif self.hello is not None:
                 process.put(self.hello)
                 self.started.set()
+        if process.command == "journal":
+            self.following.set()
 
     def on_end(self, process: ScriptedProcess) -> None:
         payload = process.sent[0]

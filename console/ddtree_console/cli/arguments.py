@@ -1,0 +1,107 @@
+"""What the commands take. argparse only, so that `--help` and a typing error answer at once."""
+
+from __future__ import annotations
+
+import argparse
+
+from ddtree_console import __version__
+
+EXIT_CODES = """exit codes: 0 ready or done, 2 input, 3 failed and went back, 4 nothing serves (or is not ready),
+5 unreachable, 6 locked, 7 refused, 8 serving but not committed, 130 interrupted"""
+
+
+def _common(*, live: bool = True) -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--fleet", metavar="FILE", help="fleet file; profiles lie beside it")
+    common.add_argument("--json", action="store_true", help="JSON with documented keys instead of text")
+    if live:
+        common.add_argument("--read-only", action="store_true", help="refuse everything that changes a host")
+    return common
+
+
+def _key(text: str) -> str:
+    host, slash, service = text.partition("/")
+    if not (host and slash and service) or "/" in service:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST/SERVICE")
+    return text
+
+
+def _scope(text: str) -> str:
+    if not text or text.startswith("/") or text.endswith("/") or text.count("/") > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST or HOST/SERVICE")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def _target(text: str) -> str:
+    if text in ("way-back", "known-good") or (text.startswith("r") and text[1:].isascii() and text[1:].isdigit()):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is none of way-back, known-good, rN")
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="ddtree-console",
+        description="See speculative-decoding services start until they truly serve, and go back with one key.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"ddtree-console {__version__}")
+    top.add_argument("--fleet", metavar="FILE", help="fleet file; profiles lie beside it")
+    top.add_argument("--read-only", action="store_true", help="refuse everything that changes a host")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands (none: the screen)")
+
+    def add(name: str, text: str, *, live: bool = True) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[_common(live=live)], epilog=EXIT_CODES)
+
+    one = add("status", "one line a service; exit 0 when all asked are ready")
+    one.add_argument("scope", nargs="?", type=_scope, default="", metavar="HOST[/SERVICE]")
+    one = add("watch", "live lines until ctrl+c")
+    one.add_argument("scope", nargs="?", type=_scope, default="", metavar="HOST[/SERVICE]")
+    one = add("deploy", "put a profile on trial, follow it until it serves or went back")
+    one.add_argument("key", type=_key, metavar="HOST/SERVICE")
+    one.add_argument("--profile", default="", metavar="NAME", help="default: the service's current one")
+    one.add_argument("--detach", action="store_true", help="do not follow")
+    one.add_argument("--on-failure", choices=("back", "stop", "leave"), default="back")
+    one.add_argument("--hold", type=_seconds, metavar="S", help="seconds that it must hold before the commit")
+    one.add_argument("--reason", default="", metavar="TEXT", help="kept in the host's history")
+    one.add_argument("--force", action="store_true", help="override a unit edited by hand; needs --reason")
+    one.add_argument("--takeover", action="store_true", help="end another's transaction first (logged)")
+    one.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    one = add("rollback", "go back now; a running transaction is asked to")
+    one.add_argument("key", type=_key, metavar="HOST/SERVICE")
+    one.add_argument("--to", type=_target, default="way-back", metavar="way-back|known-good|rN")
+    one.add_argument("--detach", action="store_true", help="do not follow")
+    one.add_argument("--takeover", action="store_true", help="end another's transaction first (logged)")
+    one = add("logs", "the service's journal")
+    one.add_argument("key", type=_key, metavar="HOST/SERVICE")
+    one.add_argument("-f", "--follow", action="store_true")
+    one.add_argument("-n", "--lines", type=_positive, default=200, metavar="N")
+    one.add_argument("--invocation", default="", metavar="ID", help="of this start only")
+    one = add("history", "releases and attempts of a service, newest first")
+    one.add_argument("key", type=_key, metavar="HOST/SERVICE")
+    one.add_argument("-n", "--limit", type=_positive, default=50, metavar="N")
+    one = add("adopt", "make a profile of a unit: on a host, or a local .service file")
+    one.add_argument("what", nargs="+", metavar="HOST UNIT | FILE.service")
+    one = add("check", "connection, sudo, python, systemd, unit, port, GPUs, way back")
+    one.add_argument("scope", type=_scope, metavar="HOST[/SERVICE]")
+    one = add("demo", "two sandbox hosts on this machine, without GPU or torch", live=False)
+    one.add_argument("--speed", type=float, default=20.0, metavar="N", help="how much faster than recorded")
+    one.add_argument("--headless", action="store_true", help="no screen: print the fleet file and stay up")
+    return top

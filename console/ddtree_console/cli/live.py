@@ -1,0 +1,92 @@
+"""The live console of a command: fleet file, connections, who acts; and running a use case while hosts are followed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from ddtree_console.domain.spec import Fleet
+from ddtree_console.services.api import HostError, NoFleet
+from ddtree_console.services.console import LiveConsole
+from ddtree_console.services.plans import Operator
+
+Work = Callable[[LiveConsole], Coroutine[Any, Any, int]]
+
+
+def operator() -> Operator:
+    """user@machine, and where the terminal comes from."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    here = socket.gethostname()
+    client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
+    return Operator(f"{user}@{here}", f"{client or here} pid {os.getpid()}")
+
+
+def load_fleet(explicit: str | None) -> Fleet:
+    """The fleet of --fleet, $DDTREE_FLEET, ./profiles or the user's folder; NoFleet, ConfigError."""
+    from ddtree_console.config import load
+
+    found = load.find_fleet(explicit)
+    if found is None:
+        raise NoFleet(load.searched())
+    return load.load_fleet(found)
+
+
+def build(fleet: Fleet, read_only: bool) -> LiveConsole:
+    """A console of that fleet; imports what connections need."""
+    from pathlib import Path
+
+    from ddtree_console.config.store import ProfileStore
+    from ddtree_console.transport.bootstrap import launcher
+    from ddtree_console.transport.opener import opener
+
+    store = ProfileStore(Path(fleet.path).parent)
+    return LiveConsole(fleet, store, opener(fleet), launcher(), operator(), read_only=read_only)
+
+
+def only(fleet: Fleet, scope: str) -> Fleet:
+    """The fleet with the asked host only (all for ''); HostError(2) names those that exist."""
+    if not scope:
+        return fleet
+    name, _, service = scope.partition("/")
+    hosts = tuple(h for h in fleet.hosts if h.name == name)
+    if not hosts:
+        known = ", ".join(h.name for h in fleet.hosts) or "none"
+        raise HostError(name, "find the host", f"{name} is not in {fleet.path}", f"hosts: {known}", 2)
+    if service and service not in [s.name for s in hosts[0].services]:
+        known = ", ".join(s.key for s in hosts[0].services) or "none"
+        raise HostError(scope, "find the service", f"{scope} is not in {fleet.path}", f"services: {known}", 2)
+    return replace(fleet, hosts=hosts)
+
+
+def asked(console: LiveConsole, scope: str) -> list[str]:
+    """Keys of the services in that scope."""
+    keys = [s.key for h in console.fleet.hosts for s in h.services]
+    return [k for k in keys if scope in ("", k, k.partition("/")[0])]
+
+
+async def _with(console: LiveConsole, work: Work) -> int:
+    follow, job = asyncio.ensure_future(console.run()), asyncio.ensure_future(work(console))
+    try:
+        await asyncio.wait((follow, job), return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            follow.result()
+        return await job
+    finally:
+        for task in (job, follow):
+            task.cancel()
+        await asyncio.gather(job, follow, return_exceptions=True)
+
+
+def with_console(args: argparse.Namespace, scope: str, work: Work) -> int:
+    """Loads the fleet, follows the asked host, runs `work`; its exit code."""
+    fleet = only(load_fleet(args.fleet), scope)
+    return asyncio.run(_with(build(fleet, args.read_only), work))
