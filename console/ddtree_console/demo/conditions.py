@@ -74,17 +74,22 @@ def choices_of(usage: str, flag: str) -> frozenset[str]:
     return frozenset(re.findall(r"'([^']+)'", match.group(1))) if match else frozenset()
 
 
+def full_name(name: str, known: frozenset[str]) -> str:
+    """The flag that argparse takes `name` for: itself or the only one that begins so; '' for none."""
+    if name in known or any(fnmatch(name, pattern) for pattern in FORK_FLAGS):
+        return name
+    longer = [flag for flag in known if flag.startswith(name)]
+    return longer[0] if len(longer) == 1 else ""
+
+
 def unknown_words(flags: Mapping[str, Any], known: frozenset[str]) -> tuple[str, ...]:
-    """Flags (and their values) that argparse would call unrecognised; it accepts unique prefixes."""
+    """Flags (and their values) that argparse would call unrecognised."""
     out: list[str] = []
     for name, value in flags.items():
-        if name in known or any(fnmatch(name, pattern) for pattern in FORK_FLAGS):
-            continue
-        if len({k for k in known if k.startswith(name)}) == 1:
-            continue
-        out.append(f"--{name}")
-        if value is not True:
-            out.extend(value if isinstance(value, list) else [str(value)])
+        if not full_name(name, known):
+            out.append(f"--{name}")
+            if value is not True:
+                out.extend(value if isinstance(value, list) else [str(value)])
     return tuple(out)
 
 
@@ -117,8 +122,9 @@ def _fits(wanted: Any, given: Any, choices: frozenset[str]) -> bool:
 def choose(text: str, host: str, engine: str, flags: Mapping[str, Any]) -> Choice:
     """The first rule of `text` that fits; ValueError when none does."""
     usage = _usage() if engine == "sglang" else ""
-    unknown = unknown_words(flags, known_flags(usage)) if usage else ()
-    given = dict(flags)
+    known = known_flags(usage) if usage else frozenset(flags)
+    unknown = unknown_words(flags, known)
+    given = {full_name(name, known) or name: value for name, value in flags.items()}
     if "model" in given:
         given.setdefault("model-path", given["model"])
     for rule in read(text):

@@ -101,9 +101,11 @@ def effective(info: Mapping[str, Any]) -> dict[str, Any]:
         for s in _states(info)
         if _positive(s.get("effective_max_running_requests_per_dp"))
     ]
+    asked = info.get("max_running_requests")
     if admitted:
         dp = info.get("dp_size")
-        out["max-running-requests"] = min(admitted) * (dp if isinstance(dp, int) and dp > 0 else 1)
+        real = min(admitted) * (dp if isinstance(dp, int) and dp > 0 else 1)
+        out["max-running-requests"] = min(real, asked) if _positive(asked) else real
     return out
 
 
