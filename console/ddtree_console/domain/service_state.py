@@ -76,9 +76,9 @@ def progress(tx: TxView) -> int | None:
     attempt = tx.attempt
     if attempt is None:
         return None
-    lines = (*attempt.rungs, *attempt.phases)
-    good = max((x.last_good for x in lines if x.last_good and x.name != "held"), default=0.0)
-    began = min((x.since for x in lines if x.since is not None), default=None)
+    # Each rung's time runs from the rung before it, so that together they are the whole start.
+    good = sum(x.last_good for x in attempt.rungs if x.last_good and x.name != "held")
+    began = min((x.since for x in attempt.rungs if x.since is not None), default=None)
     if not good or began is None:
         return None
     return max(0, min(99, int(100 * (tx.t - began) / good)))
@@ -99,10 +99,10 @@ def _link_state(host: HostSnapshot, service: ServiceSnapshot, now: float) -> Sta
 
 
 def _age(seconds: float) -> str:
-    """14s, 3m, 2h, 4d: coarse, so that a row changes seldom; above ten seconds in steps of five."""
+    """14s, 3m, 2h, 4d."""
     s = max(0, int(seconds))
     if s < 60:
-        return f"{s if s < 10 else s - s % 5}s"
+        return f"{s}s"
     if s < 3600:
         return f"{s // 60}m"
     return f"{s // 3600}h" if s < 86400 else f"{s // 86400}d"

@@ -34,6 +34,11 @@ class OperatorActions(App[str]):
         """HOST/SERVICE of the screen on top, '' for none."""
         return self.screen.target() if self._running and isinstance(self.screen, ConsoleScreen) else ""
 
+    def typing(self) -> bool:
+        """Whether a text field has the focus; tested by name, since the first frame needs no text field."""
+        names = {kind.__name__ for kind in type(self.screen.focused).__mro__}
+        return bool(names & {"Input", "TextArea"})
+
     def in_flight(self, key: str) -> bool:
         """Whether a transaction of that service runs."""
         service = self.snapshot.service(key) if key else None
@@ -62,22 +67,27 @@ class OperatorActions(App[str]):
         from ddtree_console.ui.screens.empty import EmptyScreen
 
         searched = error.searched if error is not None else ()
-        self.push_screen(EmptyScreen(searched))
+        self._open(EmptyScreen(searched))
 
     def open_host(self, key: str) -> None:
         """The host of a service."""
         from ddtree_console.ui.screens.host import HostScreen
 
-        self.push_screen(HostScreen(key))
+        self._open(HostScreen(key))
 
     def open_deploy(self, key: str) -> None:
-        """The transaction of a service, replacing a deploy screen that is already on top."""
+        """The transaction of a service."""
         from ddtree_console.ui.screens.deploy import DeployScreen
 
-        if isinstance(self.screen, DeployScreen) and self.screen.key == key:
-            self.screen.redraw()
+        self._open(DeployScreen(key))
+
+    def _open(self, screen: ConsoleScreen) -> None:
+        """Puts a screen on top, unless it is there already."""
+        top = self.screen
+        if type(top) is type(screen) and isinstance(top, ConsoleScreen) and top.key == screen.key:
+            top.redraw()
             return
-        self.push_screen(DeployScreen(key))
+        self.push_screen(screen)
 
     def action_deploy(self) -> None:
         """Watch what runs, else preview."""
@@ -93,7 +103,7 @@ class OperatorActions(App[str]):
 
         if not key or self.services is None:
             return
-        self.push_screen(ConfirmScreen(key, edited, profile))
+        self._open(ConfirmScreen(key, edited, profile))
 
     def action_rollback(self, to: str) -> None:
         """The countdown."""
@@ -112,37 +122,37 @@ class OperatorActions(App[str]):
         from ddtree_console.ui.screens.launch import LaunchScreen
 
         if self.services is not None:
-            self.push_screen(LaunchScreen(self.target_key()))
+            self._open(LaunchScreen(self.target_key()))
 
     def action_why(self) -> None:
         """Verdict, evidence, remedy."""
         from ddtree_console.ui.screens.why import WhyScreen
 
-        self.push_screen(WhyScreen(self.target_key()))
+        self._open(WhyScreen(self.target_key()))
 
     def action_journal(self) -> None:
         """The journal, full screen."""
         from ddtree_console.ui.screens.journal import JournalScreen
 
-        self.push_screen(JournalScreen(self.target_key()))
+        self._open(JournalScreen(self.target_key()))
 
     def action_history(self) -> None:
         """Attempts of the service."""
         from ddtree_console.ui.screens.history import HistoryScreen
 
-        self.push_screen(HistoryScreen(self.target_key()))
+        self._open(HistoryScreen(self.target_key()))
 
     def action_check(self) -> None:
         """Checks."""
         from ddtree_console.ui.screens.check import CheckScreen
 
-        self.push_screen(CheckScreen(self.target_key()))
+        self._open(CheckScreen(self.target_key()))
 
     def action_keys(self) -> None:
         """All keys."""
         from ddtree_console.ui.screens.keys import KeysScreen
 
-        self.push_screen(KeysScreen())
+        self._open(KeysScreen())
 
     def action_extend(self) -> None:
         """More time for the running transaction."""
@@ -162,9 +172,7 @@ class OperatorActions(App[str]):
 
     def action_step_back(self) -> None:
         """Esc: out of a text field, else out of a zoomed pane, else the screen before."""
-        from textual.widgets import Input, TextArea
-
-        if isinstance(self.screen.focused, (Input, TextArea)):
+        if self.typing():
             self.screen.query_one("#main").focus()
         elif self.screen.maximized is not None:
             self.screen.minimize()

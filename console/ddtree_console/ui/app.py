@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 from textual.app import App, SystemCommand
@@ -23,7 +23,7 @@ from ddtree_console.ui.theme import DARK, LIGHT
 FRAME = 0.25
 """seconds between two snapshots on the screen at most."""
 WIDTHS = [(0, "-tiny"), (40, "-narrow"), (100, "-normal"), (140, "-wide")]
-HEIGHTS = [(0, "-short"), (12, "-low"), (30, "-tall")]
+HEIGHTS = [(0, "-short"), (10, "-low"), (20, "-tall")]
 AGE = 5
 """ticks (of a second) between two looks at ages while nothing is under way."""
 
@@ -39,7 +39,7 @@ class ConsoleApp(OperatorActions, App[str]):
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = GLOBAL_KEYS
-    CSS_PATH = "app.tcss"
+    CSS_PATH: ClassVar[list[str | PurePath]] = ["app.tcss", "screens/fleet.tcss"]
 
     def __init__(
         self,
@@ -163,7 +163,9 @@ class ConsoleApp(OperatorActions, App[str]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Greyed (None) where it is not allowed now, hidden (False) where it makes no sense."""
         target = self.target_key()
-        if action == "extend" and not self.in_flight(target):
+        if isinstance(self.screen, ConsoleScreen) and action in self.screen.not_here:
+            return False
+        if action == "extend" and (not self.in_flight(target) or self.typing()):
             return False
         if action in NEED_TARGET and not target:
             return None

@@ -25,7 +25,8 @@ LONGEST = 4000
 def host_text(text: str, longest: int = LONGEST) -> str:
     """Text of a host, safe to show: cut, controls made visible, secrets masked."""
     if len(text) > longest:
-        text = f"{text[:longest]}… +{len(text) - longest:,} characters"
+        more = f" +{len(text) - longest:,} characters" if longest > 200 else ""
+        text = f"{text[:longest]}…{more}"
     return visible(mask(text))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual import events
+from textual import events, on
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
@@ -29,8 +29,8 @@ class AskScreen(ModalScreen[bool]):
         """Fills the box."""
         self._fill()
 
-    def on_resize(self) -> None:
-        """Another width."""
+    @on(Rows.Widened)
+    def _other_width(self) -> None:
         self._fill()
 
     def _fill(self) -> None:

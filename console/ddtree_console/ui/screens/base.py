@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import events
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -14,6 +14,7 @@ from textual.widget import Widget
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.ui.paint import Piece
 from ddtree_console.ui.widgets.bars import KeyBar, TitleBar
+from ddtree_console.ui.widgets.rows import Rows
 
 if TYPE_CHECKING:
     from ddtree_console.ui.app import ConsoleApp
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 class ConsoleScreen(Screen[None]):
     """A full screen about the fleet, a host or a service."""
 
+    not_here: ClassVar[frozenset[str]] = frozenset()
+    """actions of the app that make no sense on this screen"""
     AUTO_FOCUS: ClassVar[str | None] = "#main"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "pane", show=False),
@@ -76,6 +79,6 @@ class ConsoleScreen(Screen[None]):
         """On top again: draw, since suspended screens are not drawn."""
         self.call_after_refresh(self.redraw)
 
-    def on_resize(self, _event: events.Resize) -> None:
-        """Another size: other columns."""
+    @on(Rows.Widened)
+    def _other_width(self) -> None:
         self.call_after_refresh(self.redraw)

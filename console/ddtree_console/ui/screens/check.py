@@ -38,6 +38,7 @@ def check_rows(checks: Sequence[Check], wide: int) -> list[Row]:
 class CheckScreen(ConsoleScreen):
     """`c`."""
 
+    not_here = frozenset({"check"})
     BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "reload", "again", id="reload", tooltip="check again")]
 
     def __init__(self, key: str) -> None:

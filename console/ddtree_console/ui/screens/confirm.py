@@ -27,6 +27,7 @@ LOCKED = 6
 class ConfirmScreen(ConsoleScreen):
     """`d`. `edited`: a profile as edited, else the service's own, or another chosen with `p`."""
 
+    not_here = frozenset({"deploy", "zoom"})
     CSS_PATH = "confirm.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send_deploy", "deploy now", id="send"),
@@ -93,7 +94,8 @@ class ConfirmScreen(ConsoleScreen):
         rows: list[Row] = [row(("  profile     ", "dim"), (host_text(self._profile + edited, 120), "bold"))]
         what = {"back": "go back by itself", "stop": "stop the unit", "leave": "leave it as it is"}
         choice = ON_FAILURE[self._on_failure]
-        rows.append(row(("  if it fails ", "dim"), (what[choice], "" if choice == "back" else "warn")))
+        then = f": {host_text(self._preview.on_failure, 120)}" if self._preview is not None and choice == "back" else ""
+        rows.append(row(("  if it fails ", "dim"), (what[choice] + then, "" if choice == "back" else "warn")))
         if service is not None and service.lock:
             rows += wrap(f"⊘ locked: {host_text(service.lock, 200)}", wide, "  ", "warn")
         if self._force:

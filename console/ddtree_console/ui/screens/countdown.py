@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.timer import Timer
@@ -60,8 +61,8 @@ class CountdownScreen(ModalScreen[str | None]):
         self.run_worker(self._ask(), exit_on_error=False)
         self._fill()
 
-    def on_resize(self) -> None:
-        """Another width."""
+    @on(Rows.Widened)
+    def _other_width(self) -> None:
         self._fill()
 
     async def _ask(self) -> None:

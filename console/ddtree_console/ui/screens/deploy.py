@@ -48,6 +48,8 @@ class DeployScreen(ConsoleScreen):
             return [(" DEPLOY  ", "title"), (f"{host} / {name}", "bold")]
         words = view.title(tx, self.key, self.console_app.host_time(self.key))
         head, _, rest = words.partition("  ")
+        if self.size.width < 110:
+            return [(f" {head}  ", "title"), (host_text(rest, 200), "")]
         failure = f"   on failure: {host_text(tx.on_failure, 80)}" if tx.on_failure else ""
         return [(f" {head}  ", "title"), (host_text(rest, 200), ""), (failure, "dim")]
 
@@ -59,6 +61,8 @@ class DeployScreen(ConsoleScreen):
             pane.show([row(("  no deployment of this service is known yet; d deploys", "dim"))])
             return
         rows = self._lost(snapshot, now, wide)
+        if 38 <= self.size.width < 110 and tx.on_failure and tx.running:
+            rows.append(row((f" on failure: {host_text(tx.on_failure, 80)}", "dim")))
         t = self.console_app.host_time(self.key)
         rows += self._short(tx, t, wide) if wide < 38 else view.body_rows(tx, t, wide)
         pane.show(rows)

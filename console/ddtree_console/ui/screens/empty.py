@@ -18,6 +18,7 @@ DEMO = "ddtree-console demo"
 class EmptyScreen(ConsoleScreen):
     """Shown instead of an empty table."""
 
+    not_here = frozenset({"deploy", "rollback", "edit", "why", "journal", "history", "check", "zoom"})
     is_home = True
 
     def __init__(self, searched: Sequence[str] = ()) -> None:

@@ -21,7 +21,7 @@ from ddtree_console.ui.widgets.rows import Rows
 class FleetScreen(ConsoleScreen):
     """Home."""
 
-    CSS_PATH = "fleet.tcss"
+    # Its fleet.tcss is read by the app: Textual reads no CSS_PATH of a default screen.
     is_home = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="filter", tooltip="show only rows with these words"),

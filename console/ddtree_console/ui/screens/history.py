@@ -21,6 +21,7 @@ from ddtree_console.ui.widgets.rows import Rows
 class HistoryScreen(ConsoleScreen):
     """`h`."""
 
+    not_here = frozenset({"history"})
     CSS_PATH = "history.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "reload", "reload", id="reload", tooltip="ask the host again")

@@ -20,6 +20,7 @@ from ddtree_console.ui.widgets.rows import Rows
 class JournalScreen(ConsoleScreen):
     """`l`."""
 
+    not_here = frozenset({"journal"})
     CSS_PATH = "journal.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "follow", "follow", id="follow", tooltip="follow the end, or stay"),

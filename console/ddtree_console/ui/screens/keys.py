@@ -53,6 +53,8 @@ def key_rows(wide: int) -> list[Row]:
 class KeysScreen(ConsoleScreen):
     """`?`."""
 
+    not_here = frozenset({"keys", "zoom"})
+
     def body(self) -> Iterable[Widget]:
         """One pane."""
         yield Rows(id="main")

@@ -29,6 +29,7 @@ QUIET = 0.3
 class LaunchScreen(ConsoleScreen):
     """`e`. Edits a copy of a profile; nothing is written before ctrl+s, nothing deployed before `d` and enter."""
 
+    not_here = frozenset({"edit", "deploy"})
     CSS_PATH = "launch.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(

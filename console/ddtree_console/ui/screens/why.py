@@ -17,6 +17,8 @@ from ddtree_console.ui.widgets.rows import Rows
 class WhyScreen(ConsoleScreen):
     """`x`."""
 
+    not_here = frozenset({"why"})
+
     def body(self) -> Iterable[Widget]:
         """One pane."""
         yield Rows(id="main")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddtree_console.domain.events import RUNGS
 from ddtree_console.domain.txview import Attempt, Line, TxView, Verdict
 from ddtree_console.ui.paint import Row, bar, brief, clock, fit, heading, host_text, row, width, wrap
@@ -59,10 +61,8 @@ def title(tx: TxView, key: str, t: float) -> str:
 
 
 def deadline(tx: TxView) -> float | None:
-    """Seconds from the beginning until the total deadline; events carry it as a moment or, at first, as a length."""
-    if tx.deadline is None:
-        return None
-    return tx.deadline - tx.began if tx.deadline > tx.began and tx.events > 1 else tx.deadline
+    """Seconds from the beginning until the total deadline, which events carry as a moment."""
+    return tx.deadline - tx.began if tx.deadline is not None and tx.deadline > tx.began else None
 
 
 def spent(line: Line, t: float) -> float | None:
@@ -96,22 +96,26 @@ def steps_rows(attempt: Attempt, t: float, wide: int) -> list[Row]:
 def ladder_rows(attempt: Attempt, t: float, wide: int, hold: float | None) -> list[Row]:
     """Phases and rungs with times now and of the last good start; what is still to come is dim."""
     label = max(20, min(52, wide - 28))
-    good_head = "last good start" if wide >= 70 else "last good"
+    good_head = "last good start" if wide >= 84 else "last good"
     rows: list[Row] = []
     wait = next((x for x in attempt.steps if x.name == "wait"), None)
     if wait is not None:
         glyph, style = GLYPHS.get(wait.state, ("·", "dim"))
         head = fit(STEP_WORDS["wait"], label + 2)
         rows.append(row((f" {glyph} ", style), (head, "bold"), (fit("now", 9, True), "dim"), ("  " + good_head, "dim")))
-    seen = {x.name for x in attempt.rungs}
-    early = [x for x in attempt.rungs if x.name in ("invocation", "process")]
-    late = [x for x in attempt.rungs if x.name not in ("invocation", "process")]
+    # A rung begins when the one before it passed; while a phase of the engine still runs it is only waited for.
+    loading = any(x.state == "run" for x in attempt.phases)
+    rungs = [x for x in attempt.rungs if not (loading and x.state == "run")]
+    seen = {x.name for x in rungs}
+    early = [x for x in rungs if x.name in ("invocation", "process")]
+    late = [x for x in rungs if x.name not in ("invocation", "process")]
     for line in early:
         rows.append(_line(line, RUNG_WORDS.get(line.name, line.name), t, label))
     for line in attempt.phases:
         rows.append(_line(line, PHASE_WORDS.get(line.name, host_text(line.name, 60)), t, label))
     for line in late:
-        rows.append(_line(line, _rung_words(line.name, hold), t, label))
+        timed = replace(line, last_good=hold) if line.name == "held" and hold else line
+        rows.append(_line(timed, _rung_words(line.name, hold), t, label))
     if attempt.verdict is None and wait is not None:
         coming = [f"○ {_rung_words(name, hold)}" for name in RUNGS if name not in seen]
         if coming:

@@ -69,7 +69,6 @@ def confirm_rows(preview: DeployPreview, wide: int, forced: bool) -> list[Row]:
             (f"{preview.release_from or 'nothing'} -> {host_text(preview.profile, 80)} on trial", "bold"),
         ),
         row(("  requests    ", "dim"), (requests, "warn" if asked else "")),
-        row(("  on failure  ", "dim"), (host_text(preview.on_failure, 200), "")),
         *notice_rows(preview, wide, forced),
         *diff_rows("AGAINST WHAT RUNS NOW", preview.diff_running, wide),
         *diff_rows("AGAINST THE STORED PROFILE", preview.diff_stored, wide),

@@ -66,7 +66,7 @@ def summary(all_items: Sequence[Item]) -> str:
     return " · ".join([f"{len(all_items)} {many}", *parts])
 
 
-def memory(gpus: Sequence[Gpu], mine: Sequence[int]) -> Piece:
+def memory(gpus: Sequence[Gpu], mine: Sequence[int], cells: int = 20) -> Piece:
     """0-1 44.1/48G ████: the fullest of the slot's GPUs; a serving GPU is meant to be full, so no alarm colour."""
     own = [g for g in gpus if g.index in mine]
     if not own:
@@ -82,7 +82,8 @@ def memory(gpus: Sequence[Gpu], mine: Sequence[int]) -> Piece:
     if not full.total:
         return f"{label} {gib(full.used)}G", ""
     blocks = "".join(bar((full.used or 0) / full.total, 4)).rstrip("░")
-    return f"{label:3} {gib(full.used)}/{whole_gib(full.total)} {blocks}", ""
+    text = f"{label:3} {gib(full.used)}/{whole_gib(full.total)}"
+    return (f"{text} {blocks}" if len(text) + 5 <= cells else text), ""
 
 
 def lock_text(holder: str) -> str:
@@ -133,7 +134,7 @@ def item_row(item: Item, widths: Sequence[int]) -> Row:
                 (item.name, "bold"),
                 (state.text, state.colour),
                 release,
-                ("–", "dim") if gone else memory(item.host.gpus.gpus, item.gpus),
+                ("–", "dim") if gone else memory(item.host.gpus.gpus, item.gpus, widths[4]),
                 ("–", "dim") if gone or tok is None else (f"{tok:,.0f}", ""),
                 ("–", "dim") if gone or accept is None else (f"{accept:.2f}", ""),
                 note,
@@ -162,7 +163,7 @@ def detail(item: Item | None, now: float) -> Piece:
     parts = [f"{item.service.key}: {host_text(item.state.detail)}"] if item.state.detail else []
     if item.service.lock:
         parts.append(lock_text(item.service.lock))
-    if item.service.http.source and item.state.glyph == "●":
+    if item.service.http.source and item.state.glyph == "●" and item.service.http.tok_s is not None:
         parts.append(f"figures from {item.service.http.source}")
     return " · ".join(parts), "dim" if item.state.colour == "good" else item.state.colour
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.cells import cell_len
-from textual import events
+from textual import events, on
 from textual.screen import Screen
 
 from ddtree_console.ui.paint import Piece, Row, fit
@@ -65,8 +65,8 @@ class KeyBar(Rows):
     def _update(self, _screen: Screen[object]) -> None:
         self.refresh_keys()
 
-    def on_resize(self) -> None:
-        """Another width, other keys fit."""
+    @on(Rows.Widened)
+    def _other_width(self) -> None:
         self.refresh_keys()
 
     def refresh_keys(self) -> None:

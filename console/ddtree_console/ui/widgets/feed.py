@@ -47,7 +47,7 @@ class JournalFeed(JournalPane):
         """following, paused, counts: for a heading."""
         app = cast("ConsoleApp", self.app)
         dropped = app.services.dropped(self.key) if app.services is not None and self.key else 0
-        parts = [f"{self.count:,} lines"]
+        parts = [f"{self.count:,} line{'' if self.count == 1 else 's'}"]
         if self.skipped + dropped:
             parts.append(f"+{self.skipped + dropped:,} dropped")
         if self.paused:

@@ -47,7 +47,7 @@ class FieldRow(Horizontal):
 
     DEFAULT_CSS = """
     FieldRow { height: 1; }
-    FieldRow Static { width: 26; }
+    FieldRow Static { width: 31; }
     FieldRow.-wrong Static { color: $error; }
     FieldRow.-changed Static { color: $primary; text-style: bold; }
     FieldRow Input { width: 1fr; }

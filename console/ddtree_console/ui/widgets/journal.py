@@ -143,6 +143,11 @@ class JournalPane(Rows):
         self.refresh()
         self.post_message(self.Changed())
 
+    def on_resize(self) -> None:
+        """Another height: the end stays in view."""
+        if self.following:
+            self.call_after_refresh(self.scroll_to, y=self.max_scroll_y, animate=False)
+
     def action_walk(self, step: int) -> None:
         """One line; going up stops following."""
         self._move(step)

@@ -11,6 +11,7 @@ from rich.style import Style
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -51,10 +52,14 @@ class Rows(ScrollView, can_focus=True):
         Binding("G,end", "scroll_end", "bottom", show=False),
     ]
 
+    class Widened(Message):
+        """The pane has another width: its rows must be made anew."""
+
     def __init__(self, *, id: str | None = None, classes: str | None = None, focus: bool = True) -> None:
         super().__init__(id=id, classes=classes)
         self.can_focus = focus
         self._shown: tuple[Row, ...] = ()
+        self._wide = 0
         self._styles_of: dict[str, Style] = {}
 
     @property
@@ -66,6 +71,12 @@ class Rows(ScrollView, can_focus=True):
     def text(self) -> str:
         """Its plain text, for copying."""
         return "\n".join("".join(visible(t) for t, _ in r).rstrip() for r in self._shown)
+
+    def on_resize(self) -> None:
+        """Tells the screen about another width."""
+        if self.size.width != self._wide:
+            self._wide = self.size.width
+            self.post_message(self.Widened())
 
     def show(self, rows: Sequence[Row]) -> None:
         """Takes new rows."""

@@ -1,0 +1,54 @@
+"""Starting the app on a double, and waiting for it without sleeping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from ddtree_console.domain.snapshot import FleetSnapshot
+from ddtree_console.ui.app import ConsoleApp
+from tests.ui.doubles import WALL, DoubleConsole
+
+WIDE, NORMAL, SMALL, TINY = (160, 48), (120, 40), (80, 24), (20, 5)
+
+
+def make(snapshot: FleetSnapshot | DoubleConsole | None = None, **options: Any) -> ConsoleApp:
+    """An app whose clocks stand still, on canned data."""
+    double = snapshot if isinstance(snapshot, DoubleConsole) else DoubleConsole(snapshot)
+    options.setdefault("clock", lambda: 5.0)
+    options.setdefault("wall", lambda: WALL)
+    options.setdefault("copies", Path("/nonexistent/ddtree-console-tests"))
+    return ConsoleApp(lambda: double, **options)
+
+
+async def settle(pilot: Pilot[Any]) -> None:
+    """Until the services are loaded, the newest snapshot is drawn and no worker but the endless ones runs."""
+    app = pilot.app
+    assert isinstance(app, ConsoleApp)
+    for _ in range(500):
+        await pilot.pause(0.005)
+        if app.services is not None and app.snapshot.serial == app.services.snapshot().serial:
+            break
+    busy = [w for w in app.workers if w.group != "services"]
+    if busy:
+        await app.workers.wait_for_complete(busy)
+    app.draw_top()
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Keys, one after the other, each settled."""
+    await settle(pilot)
+    for key in keys:
+        await pilot.press(key)
+        await settle(pilot)
+
+
+def screen_text(app: ConsoleApp) -> str:
+    """What is on the terminal now, as text."""
+    width, height = app.size
+    lines = app.screen._compositor.render_strips()
+    return "\n".join("".join(s.text for s in line)[:width] for line in lines[:height])
