@@ -165,7 +165,7 @@ async def test_environment_and_specifiers_reach_the_process(host: SandboxHost) -
         'Environment="A=100%% \\"x\\"" B=$A\n'
         f"EnvironmentFile={host.path('/etc/extra.env')}\n"
         "EnvironmentFile=-/nonexistent\n"
-        "ExecStart=/bin/sh -c 'printf \"%%s|\" \"$$A\" \"$$B\" \"$$FROM_FILE\" %n; echo' ${A}\n"
+        'ExecStart=/bin/sh -c \'printf "%%s|" "$$A" "$$B" "$$FROM_FILE" %n; echo\' ${A}\n'
     )
     host.write("/etc/systemd/system/x.service", text)
     await ok(host, "systemctl start x")

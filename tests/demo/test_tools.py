@@ -160,7 +160,9 @@ async def test_nvidia_smi_invents_nothing(host: SandboxHost) -> None:
 
 
 async def test_journal_entries_have_journalds_three_forms(host: SandboxHost) -> None:
-    unit(host, "x", "printf 'a\\rb\\n<3>bad\\n\\n\\377x\\0tail'; head -c 5000 /dev/zero | tr '\\0' y", "Environment=P=1")
+    unit(
+        host, "x", "printf 'a\\rb\\n<3>bad\\n\\n\\377x\\0tail'; head -c 5000 /dev/zero | tr '\\0' y", "Environment=P=1"
+    )
     (host.root / "bin/head").symlink_to("/usr/bin/head")
     (host.root / "bin/tr").symlink_to("/usr/bin/tr")
     await ok(host, "systemctl start x")
@@ -177,7 +179,7 @@ async def test_journal_entries_have_journalds_three_forms(host: SandboxHost) -> 
 
 async def test_cursors_resume_and_follow_sees_what_comes(host: SandboxHost) -> None:
     unit(host, "x", "for i in 1 2 3; do echo line $i; done; read -r _ < $HOME/go; echo line 4")
-    await ok(host, "python3 -c 'import os; os.mkfifo(os.environ[\"HOME\"] + \"/go\")'")
+    await ok(host, 'python3 -c \'import os; os.mkfifo(os.environ["HOME"] + "/go")\'')
     await ok(host, "systemctl start x")
     await until(lambda: "line 3" in host.journal("x.service"))
     out = await ok(host, "journalctl -u x -o json SYSLOG_IDENTIFIER=sh")

@@ -80,12 +80,37 @@ class Sandbox:
             host = SandboxHost(name, self.root / name, GPUS.get(name, 1), key, self._token)
             self._hosts[name] = host
             host.prepare()
-        await asyncio.gather(*(host.boot() for host in self._hosts.values()))
+        if self._prepared:
+            await self._boot_prepared()
+        else:
+            await asyncio.gather(*(host.boot() for host in self._hosts.values()))
         known = self.root / "known_hosts"
         known.write_text("".join(ssh_server.known_hosts_line(h.ssh.port, h.ssh.host_key) for h in self._hosts.values()))
-        self.fleet = replace(
-            self.fleet, hosts=tuple(self._entry(host, identity, known) for host in self._hosts.values())
+        self.fleet = self._reached({name: self._entry(host, identity, known) for name, host in self._hosts.items()})
+
+    def _reached(self, doors: dict[str, Host]) -> Fleet:
+        """The fleet with every host's address, port, key and roots."""
+        slots = {host.name: host.services for host in self.fleet.hosts}
+        return replace(
+            self.fleet, hosts=tuple(replace(door, services=slots.get(name, ())) for name, door in doors.items())
         )
+
+    async def _boot_prepared(self) -> None:
+        """The story's beginning: what serves is started at once, and goes on at the speed asked for."""
+        from ddtree_console.demo import fleet, prepare
+
+        speed_file = self.root / "speed"
+        speed_file.write_text(f"{fleet.FAST}\n")
+        self.fleet = fleet.load(fleet.write(self.root / "profiles"))
+        hosts = list(self._hosts.values())
+        for host in hosts:
+            fleet.install_programs(host.root / "bin", host.name, speed_file)
+            prepare.write_units(self.fleet, host)
+        await asyncio.gather(*(host.boot() for host in hosts))
+        code = await prepare.install(hosts)
+        await asyncio.gather(*(prepare.adopt(self.fleet, host, code) for host in hosts))
+        await asyncio.gather(*(prepare.until_serving(self.fleet, host) for host in hosts))
+        speed_file.write_text(f"{self.speed}\n")
 
     def _entry(self, host: SandboxHost, identity: Path, known: Path) -> Host:
         return Host(

@@ -72,7 +72,12 @@ class SshHost:
         self.connections: set[asyncssh.SSHServerConnection] = set()
         self.port = 0
         self._listener: asyncssh.SSHAcceptor | None = None
-        self._running: set[Running] = set()
+        self.running: list[Running] = []
+
+    @property
+    def listening(self) -> bool:
+        """Whether new connections are taken."""
+        return self._listener is not None
 
     async def open(self) -> None:
         """Listens on the port that it had before, at first on a free one. OSError when that is taken."""
@@ -99,7 +104,7 @@ class SshHost:
                 connection.abort()
             else:
                 connection.close()
-        for running in list(self._running):
+        for running in list(self.running):
             with contextlib.suppress(ProcessLookupError):
                 running.process.kill()
 
@@ -116,11 +121,11 @@ class SshHost:
             session.stderr.write(f"sandbox: {argv[0]}: {error.strerror}\n".encode())
             session.exit(127)
             return
-        self._running.add(running)
+        self.running.append(running)
         try:
             await self._carry(session, running)
         finally:
-            self._running.discard(running)
+            self.running.remove(running)
 
     async def _carry(self, session: asyncssh.SSHServerProcess[bytes], running: Running) -> None:
         """Bytes both ways until the command ends. Like sshd, a lost connection closes its pipes and kills nothing."""
