@@ -78,7 +78,7 @@ def test_demo_and_read_only_stay_on_screen(snap_compare: Callable[..., bool]) ->
     assert snap_compare(app, terminal_size=SMALL, run_before=before)
 
 
-@pytest.mark.parametrize("theme", ["console-light", "textual-ansi"])
+@pytest.mark.parametrize("theme", ["console-light", "ansi-dark"])
 def test_themes(snap_compare: Callable[..., bool], theme: str) -> None:
     async def before(pilot: Pilot[Any]) -> None:
         pilot.app.theme = theme

@@ -84,7 +84,7 @@ class OperatorActions(App[str]):
     def _open(self, screen: ConsoleScreen) -> None:
         """Puts a screen on top, unless it is there already."""
         top = self.screen
-        if type(top) is type(screen) and isinstance(top, ConsoleScreen) and top.key == screen.key:
+        if isinstance(top, ConsoleScreen) and type(top) is type(screen) and top.key == screen.key:
             top.redraw()
             return
         self.push_screen(screen)
@@ -258,6 +258,6 @@ class OperatorActions(App[str]):
         for host in self.snapshot.hosts:
             for service in host.services:
                 yield SystemCommand(f"Open {service.key}", "host screen", partial(self.open_host, service.key))
-        for name in ("console-dark", "console-light", "textual-ansi"):
+        for name in ("console-dark", "console-light", "ansi-dark", "ansi-light"):
             if name in self.available_themes:
                 yield SystemCommand(f"Theme {name}", "colours", partial(setattr, self, "theme", name))

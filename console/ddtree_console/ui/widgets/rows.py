@@ -22,18 +22,24 @@ from ddtree_console.ui.paint import Row
 def palette(app: App[object]) -> dict[str, Style]:
     """Style words to styles, from the app's theme."""
     theme = app.current_theme
+    work, good, warn, bad = (_color(c) for c in (theme.primary, theme.success, theme.warning, theme.error))
     return {
         "": Style(),
-        "dim": Style(color=theme.foreground, dim=True),
+        "dim": Style(color=_color(theme.foreground), dim=True),
         "bold": Style(bold=True),
-        "title": Style(color=theme.primary, bold=True),
-        "good": Style(color=theme.success),
-        "work": Style(color=theme.primary),
-        "warn": Style(color=theme.warning),
-        "bad": Style(color=theme.error),
-        "cursor": Style(bgcolor=theme.panel),
-        "badge": Style(color=theme.background, bgcolor=theme.warning, bold=True),
+        "title": Style(color=work, bold=True),
+        "good": Style(color=good),
+        "work": Style(color=work),
+        "warn": Style(color=warn),
+        "bad": Style(color=bad),
+        "cursor": Style(reverse=True) if theme.ansi else Style(bgcolor=_color(theme.panel)),
+        "badge": Style(color=warn, bold=True, reverse=True),
     }
+
+
+def _color(name: str | None) -> str:
+    """A colour of a theme as Rich spells it; themes with the terminal's own colours say ansi_red."""
+    return (name or "default").removeprefix("ansi_")
 
 
 class Rows(ScrollView, can_focus=True):
