@@ -75,8 +75,9 @@ def gpu(asked: Slot, unit: UnitState, device: Gpu) -> tuple[str, str]:
         first = others[0]
         who = f"{first.name} (pid {first.pid}, {first.user}{f', {first.unit}' if first.unit else ''})"
         return "warn", f"{label}: {who} uses it"
-    if nameless and unit.active not in ("active", "activating"):
-        return "warn", f"{label}: a process that this host's /proc does not know uses it (a container?)"
+    if nameless:
+        state = "unknown" if unit.active in ("active", "activating") else "warn"
+        return state, f"{label}: used by a process that this host's /proc does not know (a container?)"
     busy = not device.processes and device.used is not None and device.used > IDLE_BYTES and not device.unified
     if busy and device.used is not None:
         return "warn", f"{label}: {device.used / 1024**3:.1f} GiB used by nobody that the driver names"
@@ -91,8 +92,8 @@ def gpus(asked: Slot, unit: UnitState, report: GpuReport) -> Finding:
     found = [
         gpu(asked, unit, by_index[i]) if i in by_index else ("fail", f"GPU {i}: there is none") for i in asked.gpus
     ]
-    worst = max((state for state, _ in found), key=("ok", "warn", "fail").index, default="ok")
-    remedy = {"ok": "", "warn": "stop what uses it", "fail": "correct `gpus` in the fleet file, or mend the GPU"}[worst]
+    worst = max((state for state, _ in found), key=("ok", "unknown", "warn", "fail").index, default="ok")
+    remedy = {"warn": "stop what uses it", "fail": "correct `gpus` in the fleet file, or mend the GPU"}.get(worst, "")
     return Finding("gpus", worst, "; ".join(text for _, text in found) or "none asked for", remedy, asked.service)
 
 

@@ -101,7 +101,8 @@ class Follower:
                         return
                 finally:
                     status = child.end(reader)
-                self._note_error(self._why(status))
+                if self._cursor is not None or self._asked.cursor is None:
+                    self._note_error(f"journalctl ended with status {status}: started again at the cursor")
             pause = FIRST_PAUSE if time.monotonic() - began > STEADY else min(LONGEST_PAUSE, pause * 2)
             if self._stdin_ends_within(pause):
                 return
@@ -175,9 +176,6 @@ class Follower:
         if self._cursor and ("seek to cursor" in text or "parse cursor" in text.lower()):
             self._cursor = None
             self._out.note("gap", why="the journal does not know the cursor: following from its newest entries")
-
-    def _why(self, status: int) -> str:
-        return f"journalctl ended with status {status}: started again at the cursor"
 
 
 def main(roots: Roots, args: list[str]) -> int:

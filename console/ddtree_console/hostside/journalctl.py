@@ -25,7 +25,7 @@ _CURSOR_KEY = re.compile(rb'"__CURSOR"\s*:\s*"([^"\\]+)"')
 
 def base() -> list[str]:
     """Lossless JSON of the fields that are kept. `--all`: without it long messages come as null."""
-    return ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", f"--output-fields={','.join(FIELDS)}"]
+    return ["journalctl", "--no-pager", "--all", "--output=json", f"--output-fields={','.join(FIELDS)}"]
 
 
 def matches(units: Sequence[str], invocation: str | None) -> list[str]:

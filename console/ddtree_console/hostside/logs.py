@@ -26,9 +26,11 @@ def main(roots: Roots, args: list[str]) -> int:
     assert reader.stdout is not None and reader.stderr is not None
     # Its few words on stderr fit the pipe: it never waits for us to read them.
     while data := reader.stdout.read(1 << 18):
-        sys.stdout.buffer.write(data)
+        if not data.startswith(b"-- "):  # "-- No entries --" is its whole output then
+            sys.stdout.buffer.write(data)
     problem = reader.stderr.read().decode("utf-8", "replace").strip()
     status = reader.wait()
-    if status != 0:
+    sys.stdout.buffer.flush()
+    if status != 0 or "insufficient permissions" in problem:
         return request_json.refuse(5, problem or f"journalctl ended with {status}", "look at the host's journal")
     return 0

@@ -55,22 +55,50 @@ def listening(table: bytes, port: int) -> Iterator[Socket]:
             continue
 
 
-def tables(roots: Roots, pid: int) -> Iterator[bytes]:
-    """net/tcp and net/tcp6 as that process sees them; our own view where it has none."""
-    base = Path(roots.proc, str(pid) if pid else "self", "net")
-    if pid and procfs.read(base / "tcp") is None:
-        base = Path(roots.proc, "self", "net")
-    for name in ("tcp", "tcp6"):
-        yield procfs.read(base / name) or b""
+class Tables:
+    """net/tcp and net/tcp6 by network namespace, each read once: the kernel walks its whole hash for one, for ms."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._read: dict[object, bytes] = {}
+
+    def of(self, pid: int) -> bytes:
+        """Both tables as that process sees them; our own view where it has none (0, gone, or hidden from us)."""
+        proc = Path(self._roots.proc)
+        try:
+            key: object = (proc / str(pid or "self") / "ns" / "net").stat().st_ino
+        except OSError:
+            key = f"pid {pid}"
+        if key not in self._read:
+            base = proc / str(pid or "self") / "net"
+            if pid and procfs.read(base / "tcp") is None:
+                base = proc / "self" / "net"
+            self._read[key] = b"".join(procfs.read(base / name) or b"" for name in ("tcp", "tcp6"))
+        return self._read[key]
 
 
-def holder(roots: Roots, inodes: Iterable[int], pids: Iterable[int]) -> tuple[int, int] | None:
-    """(pid, inode) of the first of these processes that holds one of these sockets."""
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a socket, and where in /proc that shows."""
+
+    pid: int
+    inode: int
+    link: Path
+
+    def still(self) -> bool:
+        """Whether it holds it now: one readlink, where the tables would cost milliseconds."""
+        try:
+            return str(self.link.readlink()) == f"socket:[{self.inode}]"
+        except OSError:
+            return False
+
+
+def holder(roots: Roots, inodes: Iterable[int], pids: Iterable[int]) -> Holder | None:
+    """The first of these processes that holds one of these sockets."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     for pid in pids:
-        folder = f"{roots.proc}/{pid}/fd"
         try:
-            entries = list(Path(folder).iterdir())
+            entries = list(Path(roots.proc, str(pid), "fd").iterdir())
         except OSError:
             continue
         for entry in entries:
@@ -79,7 +107,7 @@ def holder(roots: Roots, inodes: Iterable[int], pids: Iterable[int]) -> tuple[in
             except OSError:
                 continue
             if target in wanted:
-                return pid, wanted[target]
+                return Holder(pid, wanted[target], entry)
     return None
 
 
@@ -91,20 +119,27 @@ def all_pids(roots: Roots) -> list[int]:
         return []
 
 
-def listener(roots: Roots, port: int, control_group: str, main_pid: int) -> Listener:
-    """Who listens on the port, seen from the unit's namespace. `ours` = a process of its cgroup holds the socket."""
-    found = [s for table in tables(roots, main_pid) for s in listening(table, port)]
+def look(roots: Roots, port: int, control_group: str, table: bytes) -> tuple[Listener, Holder | None]:
+    """Who listens on the port in that table, and the holder where it is known."""
+    found = list(listening(table, port))
     if not found:
-        return Listener("nobody")
+        return Listener("nobody"), None
     by_inode = {s.inode: s for s in found}
     own = procfs.cgroup_pids(roots, control_group)
     held = holder(roots, by_inode, own)
     if held:
-        return Listener("ours", by_inode[held[1]].address, held[0], procfs.comm(roots, held[0]))
+        return Listener("ours", by_inode[held.inode].address, held.pid, procfs.comm(roots, held.pid)), held
     first = found[0]
     if os.geteuid() != 0 and first.uid != os.geteuid():
-        return Listener("unknown", first.address, why=f"the socket belongs to uid {first.uid}: only root can see whose")
+        why = f"the socket belongs to uid {first.uid}: only root can see whose"
+        return Listener("unknown", first.address, why=why), None
     others = holder(roots, by_inode, (pid for pid in all_pids(roots) if pid not in set(own)))
     if others:
-        return Listener("foreign", by_inode[others[1]].address, others[0], procfs.comm(roots, others[0]))
-    return Listener("foreign", first.address, why="held by a process that /proc does not show here")
+        foreign = Listener("foreign", by_inode[others.inode].address, others.pid, procfs.comm(roots, others.pid))
+        return foreign, others
+    return Listener("foreign", first.address, why="held by a process that /proc does not show here"), None
+
+
+def listener(roots: Roots, port: int, control_group: str, main_pid: int) -> Listener:
+    """Who listens on the port, seen from the unit's namespace. `ours` = a process of its cgroup holds the socket."""
+    return look(roots, port, control_group, Tables(roots).of(main_pid))[0]

@@ -6,15 +6,17 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from ddtree_console.domain.snapshot import GpuReport, Listener, UnitState
-from ddtree_console.hostside import hello, locks, procfs, releases, sockets, watch_units
+from ddtree_console.domain.snapshot import GpuReport, UnitState
+from ddtree_console.hostside import hello, locks, procfs, releases, watch_calm, watch_units
 from ddtree_console.hostside.gpus import GpuReader
 from ddtree_console.hostside.roots import Roots
 from ddtree_console.hostside.watch_config import Config, config
 from ddtree_console.hostside.watch_http import HttpWorkers, Prober
 from ddtree_console.hostside.watch_io import Requests, Sender
+from ddtree_console.hostside.watch_ports import PortWatch
 from ddtree_console.hostside.watch_tx import Signature, TxFollower, release_paths, signature
 from ddtree_console.hostside.watch_units import UnitReader
 
@@ -33,13 +35,16 @@ class Watch:
         self._config = Config()
         self._units = UnitReader()
         self._states: dict[str, UnitState] = {}
-        self._listeners: dict[str, Listener] = {}
+        self._calm: watch_calm.Look | None = None
+        self._ask_units_by = 0.0
+        self._ports = PortWatch(roots)
         self._gpus = GpuReader(roots)
         self._gpu_every = 0.0
         self._http = HttpWorkers(roots)
         self._prober = Prober(self._http)
         self._followers: dict[str, TxFollower] = {}
         self._kept: dict[str, Any] = {}
+        self._kept_paths: dict[str, list[Path]] = {}
         self._kept_seen: dict[str, Signature] = {}
         self._selector = selectors.DefaultSelector()
         self._registered: dict[str, int] = {}
@@ -82,9 +87,7 @@ class Watch:
             self._follow("gpus", -1)
             self._report_gpus(self._gpus.overdue())
         if self._due("units", self._config.unit_interval) and self._units.due is None and self._config.slots:
-            self._units.ask(self._config.units)
-            self._out.error("units", self._units.problem)
-            self._follow("units", self._units.fileno())
+            self._ask_units()
         if self._due("gpus", max(self._config.gpu_interval, self._gpu_every)) and self._gpus.due is None:
             report = self._gpus.ask()
             self._follow("gpus", self._gpus.fileno())
@@ -98,6 +101,17 @@ class Watch:
         if self._due("repeat", REPEAT) and self._states:
             self._report_units(force=True)
         self._out.beat(procfs.boottime())
+
+    def _ask_units(self) -> None:
+        """systemctl where something may have changed, else only a look at the ports."""
+        now, calm = time.monotonic(), watch_calm.look(self._roots, self._states)
+        if now < self._ask_units_by and calm == self._calm and watch_calm.settled(self._states):
+            self._part("ports", self._report_ports)
+            return
+        self._calm, self._ask_units_by = calm, now + watch_calm.ASK_ANYWAY
+        self._units.ask(self._config.units)
+        self._out.error("units", self._units.problem)
+        self._follow("units", self._units.fileno())
 
     def _part(self, part: str, report: Callable[[], None]) -> None:
         """Runs one part. What a host's files hold must never end the watcher; what its stdout does, must."""
@@ -130,8 +144,10 @@ class Watch:
         self._config = new
         self._followers = {unit: self._followers.get(unit) or TxFollower(self._roots, unit) for unit in new.units}
         self._states = {unit: state for unit, state in self._states.items() if unit in new.units}
+        self._kept_paths = {unit: release_paths(self._roots, unit) for unit in new.units}
         self._kept_seen.clear()
         self._kept.clear()
+        self._ask_units_by = 0.0
         self._next.update(units=0.0, tx=0.0, slow=0.0, gpus=0.0)
 
     def _take_units(self) -> None:
@@ -160,17 +176,13 @@ class Watch:
             self._next["repeat"] = time.monotonic() + REPEAT
 
     def _report_ports(self) -> None:
-        found: dict[str, Any] = {}
+        found = self._ports.look(self._config.slots, self._states)
+        self._out.changed("ports", {"ports": {service: asdict(listener) for service, listener in found.items()}})
         for slot in self._config.slots:
-            unit = self._states.get(slot.unit)
-            group, pid = (unit.control_group, unit.main_pid) if unit else ("", 0)
-            listener = sockets.listener(self._roots, slot.port, group, pid)
-            self._listeners[slot.service] = listener
-            found[slot.service] = asdict(listener)
-            if slot.probe and unit and pid and listener.state != "nobody":
-                every = self._config.http_interval
+            unit, listener = self._states.get(slot.unit), found[slot.service]
+            if slot.probe and unit is not None and unit.main_pid and listener.state != "nobody":
+                every, pid = self._config.http_interval, unit.main_pid
                 self._prober.tick(slot.service, slot.engine, slot.port, listener.address, pid, every)
-        self._out.changed("ports", {"ports": found})
 
     def _take_gpus(self) -> None:
         report = self._gpus.take()
@@ -196,7 +208,7 @@ class Watch:
 
     def _report_releases(self) -> None:
         for unit in self._config.units:
-            seen = signature(release_paths(self._roots, unit))
+            seen = signature(self._kept_paths[unit])
             if seen != self._kept_seen.get(unit):
                 self._kept[unit] = asdict(releases.state(self._roots, unit))
                 self._kept_seen[unit] = seen
