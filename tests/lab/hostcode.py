@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import shlex
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +74,31 @@ class HostCode:
             time.sleep(0.05)
         told = "\n".join(event.line() for event in self.events(unit, tx))
         raise TimeoutError(f"{unit} {tx}: not within {timeout} s\n{told}\n{self.host.journal(60)}")
+
+    def watch(self, unit: str, until: Callable[[dict[str, Any]], Any], timeout: float = 20.0) -> dict[str, Any]:
+        """A watcher of that unit runs until it says something of which `until` holds; that message."""
+        slot = {"service": "qwen", "unit": unit, "port": 30000, "gpus": [], "engine": "sglang", "probe": False}
+        config = json.dumps({"v": 1, "services": [slot], "unit_interval": 0.3}) + "\n"
+        line = f"python3 -I -B {self.folder} watch"
+        said: list[str] = []
+        with subprocess.Popen(
+            ["nsenter", "-t", str(self.host.pid), "-a", "timeout", f"{timeout:g}", "sh", "-c", line],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as watcher:
+            stdin, stdout = watcher.stdin, watcher.stdout
+            assert stdin is not None
+            assert stdout is not None
+            stdin.write(config)
+            stdin.flush()
+            for text in stdout:
+                said.append(text)
+                message: dict[str, Any] = json.loads(text)
+                if until(message):
+                    stdin.close()
+                    return message
+        raise TimeoutError(f"the watcher did not say it within {timeout} s:\n{''.join(said)[-4000:]}")
 
     def state(self, unit: str) -> dict[str, Any]:
         """state.json: what is committed and known good."""
