@@ -42,7 +42,8 @@ def facts(roots: Roots) -> dict[str, Any]:
         "python": platform.python_version(),
         "uid": os.geteuid(),
         "user": user_name(),
-        "privileged": os.geteuid() == 0,
+        # Where the roots are moved, everything under them belongs to whoever runs this.
+        "privileged": os.geteuid() == 0 or bool(roots.path),
         "boot": procfs.boot_id(roots),
         "systemd": systemd_version(),
         "where": str(where),

@@ -104,6 +104,12 @@ def uid(roots: Roots, pid: int) -> int | None:
 
 def unit_of(roots: Roots, pid: int) -> str:
     """The systemd unit that a process belongs to, from its cgroup; '' when there is none."""
+    if roots.path:
+        # Where the roots are moved, /proc names a cgroup of the machine around us.
+        for procs in Path(roots.cgroup).glob("*.slice/*/cgroup.procs"):
+            if str(pid).encode() in (read(procs) or b"").split():
+                return procs.parent.name
+        return ""
     for line in (read(Path(roots.proc, str(pid), "cgroup")) or b"").splitlines():
         fields = line.split(b":", 2)
         if len(fields) == 3 and fields[1] in (b"", b"name=systemd"):
