@@ -97,9 +97,11 @@ class Journalctl:
         """The exit status."""
         try:
             given = parse(call.args, _VALUED, _SWITCHES, _SHORT, optional=("lines", "boot"))
-            # `-n 20` is allowed although its value is optional.
-            if given.options.get("lines") == [""] and given.words and given.words[0].isdigit():
-                given.options["lines"] = [given.words.pop(0)]
+            if "" in given.options.get("lines", ()):
+                # `-n 20` and `-n all` are allowed although the value is optional.
+                counts = [word for word in given.words if word == "all" or word.isdigit()]
+                given.options["lines"] = counts[:1]
+                given.words = [word for word in given.words if word not in counts[:1]]
             query = Query(given, self._machine.journal)
         except Usage as error:
             call.err(f"journalctl: {error}")
@@ -156,7 +158,8 @@ class Journalctl:
 
     def _first(self, given: Parsed, query: Query, end: int) -> Iterator[Entry]:
         journal = self._machine.journal
-        lines = given.last("lines", "10" if given.has("follow") and not given.has("no-tail") else "all") or "10"
+        default = "10" if given.has("follow") and not given.has("no-tail") else "all"
+        lines = (given.options.get("lines") or ["10" if given.has("lines") else default])[-1]
         if lines != "all" and not lines.lstrip("+").isdigit():
             raise ValueError(f"number of lines {lines}")
         limit = None if lines == "all" else int(lines.lstrip("+"))

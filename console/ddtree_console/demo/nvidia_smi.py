@@ -13,7 +13,8 @@ from ddtree_console.demo.service import Service
 from ddtree_console.demo.supervisor import Supervisor
 
 # The recorded H200 (nvml-h200.json): its memory, what the driver keeps, and what was used beside its one process.
-NAME = "NVIDIA H200 (demo, recorded)"
+# No comma: the answer is CSV, which nvidia-smi does not quote.
+NAME = "NVIDIA H200 (recorded)"
 TOTAL = 150754820096
 RESERVED = 644939776
 IDLE = 1626144768 - 1616904192
