@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import time
 from collections.abc import Callable, Mapping
@@ -97,6 +98,7 @@ class Watch:
             self._part("events", self._report_events)
         if self._due("slow", self._config.unit_interval) and self._config.slots:
             self._part("locks", self._report_locks)
+            self._part("cut attempts", self._close_cut)
             self._part("releases", self._report_releases)
         if self._due("repeat", REPEAT) and self._states:
             self._report_units(force=True)
@@ -205,6 +207,14 @@ class Watch:
         for unit in self._config.units:
             held.setdefault(unit, None)
         self._out.changed("locks", {"locks": held})
+
+    def _close_cut(self) -> None:
+        """Closes an attempt that seems to run while nobody holds its lock: a reboot has ended it."""
+        units = [unit for unit, f in self._followers.items() if f.running and locks.holder(self._roots, unit) is None]
+        if units and (os.geteuid() == 0 or self._roots.path):
+            from ddtree_console.hostside import tx_end  # seldom needed, and it loads much of the transaction
+
+            tx_end.close_cut(self._roots, units)
 
     def _report_releases(self) -> None:
         for unit in self._config.units:
