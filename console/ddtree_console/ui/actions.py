@@ -31,8 +31,9 @@ class OperatorActions(App[str]):
     # what is chosen
 
     def target_key(self) -> str:
-        """HOST/SERVICE of the screen on top, '' for none."""
-        return self.screen.target() if self._running and isinstance(self.screen, ConsoleScreen) else ""
+        """HOST/SERVICE of our topmost screen, '' for none."""
+        stack = self.screen_stack if self._running else []
+        return next((s.target() for s in reversed(stack) if isinstance(s, ConsoleScreen)), "")
 
     def typing(self) -> bool:
         """Whether a text field has the focus; tested by name, since the first frame needs no text field."""
@@ -152,7 +153,7 @@ class OperatorActions(App[str]):
         """All keys."""
         from ddtree_console.ui.screens.keys import KeysScreen
 
-        self._open(KeysScreen())
+        self._open(KeysScreen(self.target_key()))
 
     def action_extend(self) -> None:
         """More time for the running transaction."""

@@ -169,7 +169,8 @@ class ConsoleApp(OperatorActions, App[str]):
             return False
         if action in NEED_TARGET and not target:
             return None
-        if action in CHANGES_A_HOST and self.read_only:
+        watching = action == "deploy" and self.in_flight(target)
+        if action in CHANGES_A_HOST and self.read_only and not watching:
             return None
         return super().check_action(action, parameters)
 

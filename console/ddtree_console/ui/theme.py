@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
+
+def _scrollbars(thumb: str, under: str, active: str) -> dict[str, str]:
+    return {
+        "scrollbar": thumb,
+        "scrollbar-hover": active,
+        "scrollbar-active": active,
+        "scrollbar-background": under,
+        "scrollbar-background-hover": under,
+        "scrollbar-background-active": under,
+        "scrollbar-corner-color": under,
+    }
+
+
 DARK = Theme(
     name="console-dark",
     primary="#7aa2c8",
@@ -17,6 +30,7 @@ DARK = Theme(
     warning="#d9a95b",
     error="#e07a76",
     dark=True,
+    variables=_scrollbars("#333a41", "#14171a", "#5b7a99"),
 )
 LIGHT = Theme(
     name="console-light",
@@ -31,4 +45,5 @@ LIGHT = Theme(
     warning="#94640a",
     error="#b3302c",
     dark=False,
+    variables=_scrollbars("#cfd3cf", "#fbfbf9", "#557799"),
 )

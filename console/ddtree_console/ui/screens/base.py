@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.ui.paint import Piece
+from ddtree_console.ui.screens.base_keys import CHANGES_A_HOST
 from ddtree_console.ui.widgets.bars import KeyBar, TitleBar
 from ddtree_console.ui.widgets.rows import Rows
 
@@ -65,6 +66,12 @@ class ConsoleScreen(Screen[None]):
     def copy_text(self) -> str:
         """What `y` copies."""
         return ""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Greyed where --read-only forbids it."""
+        if action in CHANGES_A_HOST and self.console_app.read_only:
+            return None
+        return super().check_action(action, parameters)
 
     def redraw(self) -> None:
         """Draws the app's current snapshot."""

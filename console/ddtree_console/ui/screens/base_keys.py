@@ -39,7 +39,7 @@ OTHER_KEYS: tuple[tuple[str, str], ...] = (
     ("esc", "back; leaves a text field; cancels a countdown"),
 )
 
-CHANGES_A_HOST = frozenset({"deploy", "rollback", "extend", "send_deploy", "act_now"})
+CHANGES_A_HOST = frozenset({"deploy", "deploy_edited", "send_deploy", "take_over", "rollback", "extend"})
 """Actions that --read-only disables."""
 
 NEED_TARGET = frozenset(

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ddtree_console.services.api import HostError, RollbackPreview
-from ddtree_console.ui.paint import Row, host_text, row, wrap
+from ddtree_console.ui.paint import Row, fit, host_text, row, wrap
 from ddtree_console.ui.widgets.rows import Rows
 
 if TYPE_CHECKING:
@@ -133,8 +133,16 @@ class CountdownScreen(ModalScreen[str | None]):
         rows += wrap(f"requests  {lost}", wide, "", "" if lost in ("unknown", "none running") else "warn")
         if self._app.in_flight(self.key):
             rows += wrap("a deployment runs: it is asked to go back; it stays the only writer", wide, "", "dim")
+        left = max(1, int(self._ends - time.monotonic() + 0.999))
+        if wide < 40 and self._state == "counting":
+            return [
+                row((fit(f"↻ {self.key}", wide), "warn bold")),
+                row(fit(f"-> {host_text(target, 120)}", wide)),
+                row((fit(f"requests {lost}", wide), "")),
+                row(("in ", ""), (f"{left} s", "warn bold"), "  R acts now"),
+                row(("esc cancels", "dim")),
+            ]
         if self._state == "counting":
-            left = max(1, int(self._ends - time.monotonic() + 0.999))
             rows.append(row(("in ", ""), (f"{left} s", "warn bold"), ("   esc cancels · R acts at once", "dim")))
         elif self._state == "acting":
             rows.append(row((f"asking {host}…", "work")))

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from ddtree_console.domain.snapshot import FleetSnapshot
-from ddtree_console.ui.paint import Piece, host_text, row
+from ddtree_console.ui.paint import Piece, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
 from ddtree_console.ui.views import fleet as view
 from ddtree_console.ui.widgets.filter import FilterLine
@@ -77,7 +77,8 @@ class FleetScreen(ConsoleScreen):
     def _detail(self, now: float) -> None:
         chosen = next((i for i in self._items if i.service.key == self.target()), None)
         text, style = view.detail(chosen, now)
-        self.query_one("#detail", Rows).show([row((" " + text, style))] if text else [row("")])
+        pane = self.query_one("#detail", Rows)
+        pane.show(wrap(text, max(18, pane.size.width - 1), " ", style) if text else [row("")])
 
     @on(Pick.Moved)
     def _moved(self) -> None:

@@ -35,7 +35,7 @@ class HistoryScreen(ConsoleScreen):
 
     def body(self) -> Iterable[Widget]:
         """List and detail."""
-        yield Pick(id="main")
+        yield Pick(id="main", opens=False)
         yield Rows(id="entry")
 
     def on_mount(self) -> None:

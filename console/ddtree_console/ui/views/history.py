@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 from ddtree_console.services.api import HistoryEntry
 from ddtree_console.ui.paint import Row, brief, columns, heading, host_text, row, wrap
-from ddtree_console.ui.views.deploy import OUTCOME_WORDS
+
+OUTCOMES = {
+    "committed": ("●", "committed", "good"),
+    "serving_uncommitted": ("▲", "not committed", "warn"),
+    "went_back": ("↻", "went back", "warn"),
+    "went_way_back": ("↻", "to the way back", "warn"),
+    "stopped": ("✖", "stopped", "bad"),
+    "nothing_serves": ("✖", "nothing serves", "bad"),
+    "left": ("✖", "left as it was", "bad"),
+    "refused": ("✖", "refused", "bad"),
+    "cut": ("✖", "cut by a reboot", "bad"),
+}
 
 HEADS = ("WHEN", "WHAT", "RELEASE", "PROFILE", "TOOK", "GOT TO", "OUTCOME")
 
@@ -26,7 +37,7 @@ def items(entries: Sequence[HistoryEntry], wide: int) -> list[tuple[str, Row]]:
     out: list[tuple[str, Row]] = [("", ((" ", ""), *columns(sizes, [(h, "dim") for h in HEADS], right=(4,))))]
     form = "%Y-%m-%d %H:%M" if sizes[0] >= 16 else "%m-%d %H:%M"
     for e in entries:
-        glyph, words, style = OUTCOME_WORDS.get(e.outcome, ("?", host_text(e.outcome, 40), "warn"))
+        glyph, words, style = OUTCOMES.get(e.outcome, ("?", host_text(e.outcome, 40), "warn"))
         cells = (
             (time.strftime(form, time.localtime(e.started)), ""),
             (host_text(e.what, 20), ""),

@@ -36,10 +36,15 @@ class Pick(Rows):
             super().__init__()
             self.key = key
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, classes: str | None = None, opens: bool = True) -> None:
         super().__init__(id=id, classes=classes)
+        self._opens = opens
         self._keys: tuple[str, ...] = ()
         self._at = -1
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enter is offered only where it opens something."""
+        return self._opens if action == "choose" else super().check_action(action, parameters)
 
     @property
     def key(self) -> str:

@@ -46,9 +46,7 @@ class Rows(ScrollView, can_focus=True):
     """Shows rows. `show` compares with what is there and refreshes only the difference."""
 
     DEFAULT_CSS = """
-    Rows { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; scrollbar-size: 1 1;
-           scrollbar-color: $panel; scrollbar-background: $background; scrollbar-color-hover: $secondary;
-           scrollbar-background-hover: $background; }
+    Rows { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; scrollbar-size: 1 1; }
     Rows.-auto { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
