@@ -32,32 +32,34 @@ _HINTS = (
     "ghr_",
     "glpat",
 )
-_TOKEN_HINT = re.compile(r"-token[\"'\s=,\\]|token\\*[\"']|token\s*=")
+_TOKEN_HINT = re.compile(r"-token[\"'\s=,\\]|token\\{0,8}[\"']|token\s*=")
 _USERINFO_HINT = re.compile(r"://[^\s/]*@")
 
+# repeats are bounded where they could be tried at every character of a megabyte line
 _QUOTED = r'"(?:\\.|[^"\\])*(?:"|\\?\Z)' + r"|'(?:\\.|[^'\\])*(?:'|\\?\Z)"
-_ESCAPED = r'\\+"(?:(?!\\+").)*(?:\\+"|\Z)' + r"|\\+'(?:(?!\\+').)*(?:\\+'|\Z)"
+_ESCAPED = r'\\{1,8}"(?:(?!\\{1,8}").)*(?:\\{1,8}"|\Z)' + r"|\\{1,8}'(?:(?!\\{1,8}').)*(?:\\{1,8}'|\Z)"
 _WORD = rf"(?:{_ESCAPED}|{_QUOTED}|\\.|[^\s\"'\\])+"
 _VALUE = rf"(?:{_ESCAPED}|{_QUOTED}|[^\s,;&)\]}}\"'\\]+)"
 
-_FLAG_NAME = r"--?(?:[a-z0-9]+[-_])*(?:key|token|secret|password|passwd|passphrase|credentials?)"
+_FLAG_NAME = r"--?(?:[a-z0-9]{1,40}[-_]){0,12}(?:key|token|secret|password|passwd|passphrase|credentials?)"
 _FLAG = re.compile(
-    rf"(?is)((?<![\w-])(\\*[\"']){_FLAG_NAME}=)(?:(?!\2)(?:\\.|[^\\]))+"
-    rf"|((?<![\w-]){_FLAG_NAME}\\*[\"']?\s*,\s*)({_VALUE})"
+    rf"(?is)((?<![\w-])(\\{{0,8}}[\"']){_FLAG_NAME}=)(?:(?!\2)(?:\\.|[^\\]))+"
+    rf"|((?<![\w-]){_FLAG_NAME}\\{{0,8}}[\"']?\s*,\s*)({_VALUE})"
     rf"|((?<![\w-]){_FLAG_NAME}(?:=|\s+)(?!\s))({_WORD})"
 )
 _ENV_NAME = (
-    r"(?:[A-Z0-9]+_)*(?:[A-Z0-9]*TOKEN|[A-Z0-9]*KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)|[A-Z0-9_]*SECRET[A-Z0-9_]*"
+    r"(?:[A-Z0-9]{1,40}_){0,12}(?:[A-Z0-9]{0,40}TOKEN|[A-Z0-9]{0,40}KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)"
+    r"|[A-Z0-9_]{0,60}SECRET[A-Z0-9_]{0,60}"
 )
 _ENV = re.compile(
     rf"(?s)((?<![A-Za-z0-9_])([\"'])(?:{_ENV_NAME})=)(?:\\.|(?!\2)[^\\])+|((?<![A-Za-z0-9_])(?:{_ENV_NAME})=)({_WORD})"
 )
 _KEYED_NAME = (
-    r"(?:[a-z0-9]+[-_])*(?:api[-_]?key|access[-_]?key|private[-_]?key|secret[-_]?key|secret|password|passwd|passphrase|"
+    r"(?:[a-z0-9]{1,40}[-_]){0,12}(?:api[-_]?key|access[-_]?key|private[-_]?key|secret[-_]?key|secret|password|passwd|passphrase|"
     r"credentials?|(?:hf|hub|auth|access|bearer|refresh|api|session|github|use_auth)[-_]?token)"
 )
-_KEYED = re.compile(rf"(?is)((?<![\w-])(?:{_KEYED_NAME}|(?-i:{_ENV_NAME}))(?:\\*[\"'])?\s*[=:]\s*)({_VALUE})")
-_TOKEN_QUOTED = re.compile(rf"(?is)((?<![\w-])token(?:\\*[\"'])?\s*[=:]\s*)({_ESCAPED}|{_QUOTED})")
+_KEYED = re.compile(rf"(?is)((?<![\w-])(?:{_KEYED_NAME}|(?-i:{_ENV_NAME}))(?:\\{{0,8}}[\"'])?\s*[=:]\s*)({_VALUE})")
+_TOKEN_QUOTED = re.compile(rf"(?is)((?<![\w-])token(?:\\{{0,8}}[\"'])?\s*[=:]\s*)({_ESCAPED}|{_QUOTED})")
 _BEARER = re.compile(r"(?i)(\b(?:bearer|basic)\s+)([^\s\"'\\,]+)")
 _AUTH = re.compile(r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?)(?!bearer\b|basic\b)([^\s\"'\\,]+)")
 _SHAPE = re.compile(
@@ -69,7 +71,7 @@ _PLAIN = frozenset({"None", "none", "null", "True", "False", "true", "false", ""
 
 def _hidden(value: str) -> str:
     """The mask inside the value's own quotes, so that JSON stays JSON."""
-    head = re.match(r"\\*[\"']", value)
+    head = re.match(r"\\{0,8}[\"']", value)
     if head is None:
         return value if value in _PLAIN else MASK
     quote = head.group()

@@ -146,7 +146,11 @@ def classify(line: str, message: str = "", phase: str = "", served: bool = False
         if pattern.search(text) is not None:
             if slug != "oom":
                 return slug
-            return "gpu-oom-graph-capture" if "graphs" in phase else ("gpu-oom-serving" if served else "gpu-oom-load")
+            return (
+                "gpu-oom-graph-capture"
+                if "graphs" in phase or "graph failed" in text
+                else ("gpu-oom-serving" if served else "gpu-oom-load")
+            )
     if "piecewise" in phase:
         return "piecewise-graph-crash"
     return "cuda-graph-capture-crash" if "graphs" in phase else "exception"

@@ -11,12 +11,16 @@ from ddtree_console.domain.engines.causes import COMPILER, CONSEQUENCE, EXPLAINE
 
 EVIDENCE_LINES = 12
 LINE_WIDTH = 500
+LINE_LIMIT = 1 << 16
+"""characters of a line that are looked at: what decides stands at its beginning."""
 _KEPT_BLOCKS = 16
 _KEPT_MESSAGE = 30
+_TELLING = ("host-memory-short", "native-crash")
+"""causes that only a consequence line tells (exit code -9, -11)."""
 
 TRACEBACK = "Traceback (most recent call last):"
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*[a-z]\w*(?::(?=\s|$)|$)")
+EXCEPTION = re.compile(r"[A-Za-z_][\w.]*[a-z]\w*(?::(?=\s|$)|$)")
 _FRAME = re.compile(r'\s+File "')
 _SYSTEMD = re.compile(
     r"Failed at step (?:EXEC|CHDIR|USER)|Failed to (?:locate executable|execute) |status=(?:203|200|217)/"
@@ -83,7 +87,7 @@ class Tracebacks:
                 if not block.outer and _FRAME.match(line):
                     block.outer = line
                 block.frames.append(line)
-            elif _EXCEPTION.match(line):
+            elif EXCEPTION.match(line):
                 block.last = line
                 self.state = "message"
                 return block
@@ -130,6 +134,8 @@ class Reader:
         """(slug, line) of lines that decide by themselves."""
         self.consequences: list[str] = []
         self.compiler: list[str] = []
+        self.loose: list[str] = []
+        """exception lines outside any traceback: they count while nothing better is known."""
         self.context = ""
         """the line that began what was under way."""
         self.phase = ""
@@ -148,8 +154,8 @@ class Reader:
         if len(self.consequences) < 8:
             self.consequences.append(line)
 
-    def plain(self, line: str) -> list[LogFact]:
-        """A line that no engine claimed: argparse, a failed bind, systemd's own reasons."""
+    def plain(self, line: str, msg: str = "") -> list[LogFact]:
+        """A line that no engine claimed: argparse, a failed bind, systemd's own reasons. msg: without its prefix."""
         if line.startswith("usage: "):
             self._usage = True
         elif "rror" in line and (_ARGPARSE.search(line) or (self._usage and ": error: " in line)):
@@ -161,8 +167,13 @@ class Reader:
                 return self.fatal("cannot-bind", line)
         elif ("Failed" in line or "illed" in line or "status=2" in line) and _SYSTEMD.search(line):
             self.direct.append((classify(line), line))
-        elif "ptxas" in line and COMPILER.match(line) and line not in self.compiler and len(self.compiler) < 4:
-            self.compiler.append(line)
+        elif ("ptxas" in line or "atal" in line) and COMPILER.match(line):
+            if line not in self.compiler and len(self.compiler) < 4:
+                self.compiler.append(line)
+        elif ("rror" in line or "raph failed" in line or "xception" in line) and len(self.loose) < 8:
+            text = msg or line
+            if "raph failed" in text or (EXCEPTION.match(text) and ": " in text and not self.tracebacks.state):
+                (self.consequences if CONSEQUENCE.search(text) else self.loose).append(text)
         return []
 
     def in_traceback(self, line: str) -> list[LogFact]:
@@ -204,12 +215,16 @@ class Reader:
             rest = [*compiler, *[x for x in block.message if x not in compiler][:4], *frames]
             return slug, block.last, self._evidence([block.last], rest)
         lines = [*([block.last] if block is not None else []), *self.consequences]
+        told = [slug for slug in map(classify, lines) if slug in _TELLING]
+        if self.loose and not told:
+            slug = classify(self.loose[0], "\n".join(self.loose[1:]), self.phase, self.served)
+            return slug, self.loose[0], self._evidence(self.loose, self.compiler)
         if not lines:
             return "", "", ()
         # -9 and -11 name a cause of their own, every other consequence only points elsewhere
         for line in lines:
             slug = classify(line)
-            if slug in ("host-memory-short", "native-crash"):
+            if slug in _TELLING:
                 return slug, line, self._evidence([line], list(self._recent))
         return "peer-rank-died", lines[0], self._evidence([lines[0]], list(self._recent))
 
@@ -238,6 +253,7 @@ class GenericReader(Reader):
         out: list[LogFact] = []
         for part in _BREAKS.split(line) if "\r" in line or "\n" in line else (line,):
             self.lines += 1
+            part = part[:LINE_LIMIT]
             self._recent.append(part)
             if part.endswith(TRACEBACK):
                 self.tracebacks.open()

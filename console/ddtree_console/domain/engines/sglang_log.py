@@ -10,29 +10,31 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ddtree_console.domain.engines.base import Figures, LogFact
-from ddtree_console.domain.engines.log_common import TRACEBACK, Reader
+from ddtree_console.domain.engines.log_common import EXCEPTION, LINE_LIMIT, TRACEBACK, Reader
 
 _PREFIX = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d([^\]]{0,40})\] ?")
+_RANK = re.compile(r"^\[rank\d+\]: ?")
 _GLUED = re.compile(r"[\r\n]+|(?<=.)(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _OTHER_RANK = re.compile(r"\b(?:TP|DP|PP)[1-9]")
 _CAPTURE = re.compile(r"Capture (.*?)(?:CUDA|cuda|NPU|npu) graph (begin|end)\b")
 _SIZES = re.compile(r"Capture cuda graph (?:bs|num tokens) \[([\d, ]*)\]")
 _BAR = re.compile(
-    r"(Capturing|Compiling|Loading|Multi-thread)\b[^%]*?(?:\((bs|num_tokens)=(\d+)[^)]*\))?[^%()]*?"
-    r"\d+%(?:\|[^|]*\||[^|\d]*\|?)\s*(\d+)/(\d+)"
+    r"(Capturing|Compiling|Loading|Multi-thread)\b[^%]*?(?:\((bs|num_tokens)=(\d{1,12})[^)]*\))?[^%()]*?"
+    r"\d+%(?:\|[^|]*\||[^|\d]*\|?)\s*(\d{1,12})/(\d{1,12})"
 )
-_KV = re.compile(r"#tokens: (\d+), K size: ([\d.]+) GB, V size: ([\d.]+) GB")
+_KV = re.compile(r"#tokens: (\d{1,15}), K size: ([\d.]+) GB, V size: ([\d.]+) GB")
 _WEIGHT_END = re.compile(r"type=(\w+)|mem usage=([\d.]+) GB")
-_TOTALS = re.compile(r"(max_total_num_tokens|max_running_requests|context_len|chunked_prefill_size)=(\d+)")
+_TOTALS = re.compile(r"(max_total_num_tokens|max_running_requests|context_len|chunked_prefill_size)=(\d{1,15})")
 _ACCESS = re.compile(r'"(GET|POST) (/[^ ?"]*)[^"]*" (\d{3})')
 _DECODE = {
-    "running": re.compile(r"#running-req: (\d+)"),
-    "waiting": re.compile(r"#queue-req: (\d+)"),
+    "running": re.compile(r"#running-req: (\d{1,12})"),
+    "waiting": re.compile(r"#queue-req: (\d{1,12})"),
     "tok_s": re.compile(r"gen throughput \(token/s\): ([\d.]+)"),
     "accept_len": re.compile(r"accept len: ([\d.]+)"),
 }
 _EXIT_CODE = re.compile(r"exit code:? (-?\d+)")
+BAR_WIDTH = 400
 # endpoints that only monitoring asks for: their access lines are folded in the view
 PROBES = frozenset(
     (
@@ -166,7 +168,7 @@ class SglangReader(Reader):
     def _graphs(self, msg: str, line: str) -> list[LogFact]:
         sizes = _SIZES.match(msg)
         if sizes is not None:
-            self._sizes = sorted((int(n) for n in sizes.group(1).split(",") if n.strip()), reverse=True)
+            self._sizes = sorted((int(n) for n in sizes.group(1).split(",") if 0 < len(n.strip()) < 12), reverse=True)
             total = len(self._sizes)
             return [LogFact("bar", self.phase, done=0, total=total)] if self.phase and total else []
         capture = _CAPTURE.match(msg)
@@ -184,7 +186,7 @@ class SglangReader(Reader):
 
     def _bar(self, msg: str) -> list[LogFact]:
         """Progress is the place of bs= or num_tokens= in the list printed before: the bar's own count lags."""
-        bar = _BAR.search(msg)
+        bar = _BAR.match(msg[:BAR_WIDTH])
         if bar is None or not self.phase:
             return []
         verb, unit, value, n, total = bar.group(1), bar.group(2), bar.group(3), int(bar.group(4)), int(bar.group(5))
@@ -276,7 +278,7 @@ class SglangReader(Reader):
         if "watchdog timeout (" in msg:
             self.direct.append(("slow-rank-timeout", line))
             return self.fatal("fatal-log", line)
-        return self.plain(line)
+        return self.plain(line, msg)
 
     # ---- lines
 
@@ -296,17 +298,20 @@ class SglangReader(Reader):
 
     def _line(self, line: str) -> list[LogFact]:
         self.lines += 1
+        line = line[:LINE_LIMIT]
         self._recent.append(line)
         out: list[LogFact] = []
         if self.lines == 1:
             out.extend(self._run("imports"))
+        if line.startswith("[rank"):
+            line = _RANK.sub("", line)
         msg, lead = line, True
         if line[:1] == "[":
             prefix = _PREFIX.match(line)
             if prefix is not None:
                 msg = line[prefix.end() :]
                 lead = self._lead(prefix.group(1))
-                self.tracebacks.close()
+                self._prefixed(msg, out)
         if not self._started and (msg is not line or "launch_server.py" in line or line.startswith("usage: ")):
             self._started = True
             out.extend(self._run("arguments"))
@@ -323,6 +328,13 @@ class SglangReader(Reader):
         elif lead or handler in (self._sigquit, self._child, self._scheduler, self._http):
             out.extend(handler(msg, line))
         return out
+
+    def _prefixed(self, msg: str, out: list[LogFact]) -> None:
+        """An ordinary log line ends an exception's message; some loggers prefix every line of a traceback."""
+        if self.tracebacks.state == "frames" and msg and (msg[0] in " \t" or EXCEPTION.match(msg)):
+            out.extend(self.in_traceback(msg))
+        else:
+            self.tracebacks.close()
 
     def _lead(self, rank: str) -> bool:
         lead = self._ranks.get(rank)
