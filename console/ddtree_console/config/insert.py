@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ddtree_console.config import yamltree
-from ddtree_console.config.store import dump, write_atomic
+from ddtree_console.config.files import dump, write_atomic
 from ddtree_console.domain.spec import Service
 
 

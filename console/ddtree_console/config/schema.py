@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-UNIT = r"^[A-Za-z0-9_.-][A-Za-z0-9_.:@-]*\.service$"
+UNIT = r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*\.service$"
 Name = Annotated[str, Field(pattern=NAME)]
 Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True)]

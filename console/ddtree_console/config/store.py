@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ddtree_console.config import checks, load, schema, validate, yamltree
+from ddtree_console.config.files import dump, write_atomic
+from ddtree_console.config.insert import add_service, snippet
 from ddtree_console.config.resolve import Source
 from ddtree_console.domain.spec import Profile, Secret, Speculative
+
+__all__ = ["ProfileStore", "add_service", "difference", "snippet", "whole"]
 
 HEADER = "# yaml-language-server: $schema=./schema.json\n"
 _SCALARS = ("engine", "dialect", "python", "user", "workdir", "model", "verbatim")
 _LISTS = ("args", "must", "command")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Several lines as a block, one line without folding."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def dump(data: Mapping[str, Any]) -> str:
-    """The mapping as YAML, keys in their order."""
-    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
 
 
 def _env(value: str | Secret) -> Any:
@@ -97,22 +81,6 @@ def whole(profile: Profile) -> dict[str, Any]:
     return out
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """The file with that text, whole or not at all; keeps the mode of one that exists."""
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 class ProfileStore:
     """The profiles of one folder, beside a fleet file."""
 
@@ -129,7 +97,7 @@ class ProfileStore:
         ValueError for a bad name or a profile that would extend itself; FileExistsError for one that is there, unless
         `overwrite`; KeyError for a missing base; ConfigError for what the schema refuses.
         """
-        if not re.match(schema.NAME, name) or f"{name}.yaml" == load.FLEET:
+        if not re.fullmatch(schema.NAME, name) or f"{name}.yaml" == load.FLEET:
             raise ValueError(f"profile name {name!r}: wanted letters, digits, `_`, `.`, `-`")
         path = self.folder / f"{name}.yaml"
         there = self.profiles() if self.folder.is_dir() else {}

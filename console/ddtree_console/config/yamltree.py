@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 MAX_DEPTH = 40
-MAX_NODES = 200_000
+MAX_NODES = 50_000
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)(\.[0-9_]*)?([eE][-+][0-9]+)?\Z|[-+]?\.[0-9_]+\Z|\.nan\Z", re.IGNORECASE)
 Path_ = tuple[str | int, ...]
 
