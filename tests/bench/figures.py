@@ -1,0 +1,131 @@
+"""Each figure of `make bench`: what was measured, its bound, and whether it held."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.bench.pty_program import PtyProgram
+from tests.bench.streams import Streams
+
+CONSOLE = [sys.executable, "-m", "ddtree_console.cli"]
+BARE = [sys.executable, str(Path(__file__).with_name("bare_app.py"))]
+LIVE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table. bound: at most that much, in the same unit; held: whether it is kept."""
+
+    name: str
+    value: float
+    bound: float
+    unit: str
+    note: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Within the bound."""
+        return self.value <= self.bound
+
+    def line(self) -> str:
+        """A table row."""
+        mark = "ok  " if self.held else "OVER"
+        return f"{mark}  {self.name:<58} {self.value:>9.2f} {self.unit:<9} at most {self.bound:g}   {self.note}"
+
+
+def p95(values: Sequence[float]) -> float:
+    """The 95th percentile of at least one value."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+
+
+def _first(argv: Sequence[str], env: dict[str, str], pattern: str) -> float:
+    with PtyProgram(argv, env) as program:
+        return program.wait_for(pattern) - program.started
+
+
+def first_frame(rounds: int = 9) -> list[Figure]:
+    """The console's first frame against a bare Textual app's, alternating, medians."""
+    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 4) as streams:
+        ours: list[float] = []
+        bare: list[float] = []
+        for _ in range(rounds):
+            bare.append(_first(BARE, streams.env, "BARE"))
+            ours.append(_first([*CONSOLE, "--fleet", str(streams.fleet)], streams.env, "FLEET"))
+    note = f"{median(ours) * 1000:.0f} ms / {median(bare) * 1000:.0f} ms"
+    return [Figure("first frame, times a bare app's", median(ours) / median(bare), 1.25, "x", note)]
+
+
+def _live(program: PtyProgram, hosts: int) -> None:
+    """Waits until every host's row shows what its watcher said."""
+    for n in range(1, min(hosts, 8) + 1):
+        program.wait_for(rf"h{n:02}\s+sglang\s+\S+ (starting|ready|degraded)", LIVE_S)
+
+
+def idle(seconds: float = 20.0) -> list[Figure]:
+    """Four live hosts, nobody touches a key: CPU, memory, bytes to the terminal."""
+    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 4) as streams:
+        with PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program:
+            _live(program, 4)
+            program.pump(5)
+            cpu, written = program.cpu_seconds(), len(program.raw)
+            program.pump(seconds)
+            return [
+                Figure("idle, 4 live hosts: CPU", (program.cpu_seconds() - cpu) / seconds * 100, 3, "% core"),
+                Figure("idle, 4 live hosts: memory", program.memory_mib(), 80, "MiB"),
+                Figure("idle, 4 live hosts: to the terminal", (len(program.raw) - written) / seconds / 1000, 2, "kB/s"),
+            ]
+
+
+def _keys(program: PtyProgram, rounds: int) -> list[float]:
+    """Seconds from `?` to the help on the screen, again and again."""
+    times = []
+    for _ in range(rounds):
+        began = time.monotonic()
+        since = program.send("?")
+        times.append(program.wait_for("HELP", 10, since) - began)
+        program.pump(0.3)
+        program.send("\x1b")
+        program.pump(0.5)
+    return times
+
+
+def flood(rate: float = 10_000, rounds: int = 20) -> list[Figure]:
+    """One journal at 10,000 lines a second in full view; every line must be shown or counted."""
+    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 1, rate) as streams:
+        with PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program:
+            _live(program, 1)
+            program.send("l")
+            program.pump(1)
+            streams.go()
+            program.wait_for(r"#token: \d+", LIVE_S)
+            cpu, began = program.cpu_seconds(), time.monotonic()
+            times = _keys(program, rounds)
+            used = (program.cpu_seconds() - cpu) / (time.monotonic() - began) * 100
+    return [
+        Figure("10,000 journal lines/s: keys, p95", p95(times) * 1000, 50, "ms", f"console at {used:.0f} % of a core")
+    ]
+
+
+def sixty(seconds: float = 20.0, rounds: int = 20) -> list[Figure]:
+    """Sixty live hosts with ten journal lines a second each: CPU and keys."""
+    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 60, 10) as streams:
+        with PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program:
+            _live(program, 60)
+            streams.go()
+            program.pump(8)
+            cpu = program.cpu_seconds()
+            program.pump(seconds)
+            used = (program.cpu_seconds() - cpu) / seconds * 100
+            times = _keys(program, rounds)
+            memory = f"{program.memory_mib():.0f} MiB"
+    return [
+        Figure("sixty hosts: CPU of the console", used, 30, "% core", memory),
+        Figure("sixty hosts: keys, p95", p95(times) * 1000, 50, "ms"),
+    ]
