@@ -13,6 +13,7 @@ from ddtree_console.transport.base import Transport
 from ddtree_console.transport.opener import opener
 from tests.contract.code import Argv, give_code
 from tests.contract.real import LabSide, RealHost, SandboxSide
+from tests.contract.slot import Slot, new_slot
 from tests.lab.fixtures import Hosts
 
 
@@ -45,3 +46,9 @@ async def transport(real_host: RealHost) -> AsyncIterator[Transport]:
 def argv(real_host: RealHost) -> Argv:
     """The host code is installed: what starts its commands."""
     return give_code(real_host)
+
+
+@pytest.fixture
+async def slot(real_host: RealHost, transport: Transport, argv: Argv) -> Slot:
+    """A slot without a release."""
+    return await new_slot(real_host, transport, argv)

@@ -10,6 +10,7 @@ from typing import Protocol
 from ddtree_console.demo.host import SandboxHost
 from ddtree_console.domain.spec import Host as HostSpec
 from tests.lab.host import Host as LabMachine
+from tests.lab.replay import DEMO, FOLDER, give_replayer
 
 
 class RealHost(Protocol):
@@ -33,6 +34,10 @@ class RealHost(Protocol):
 
     def write(self, path: str, text: str | bytes) -> None:
         """A whole file of the host, with its folders."""
+        ...
+
+    def replayer(self) -> str:
+        """The replayer's path for the host's processes; it is there from now on."""
         ...
 
     async def reboot(self) -> None:
@@ -69,6 +74,9 @@ class SandboxSide:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text.encode() if isinstance(text, str) else text)
 
+    def replayer(self) -> str:
+        return str(DEMO / "replayer.py")  # a sandbox's processes see this machine's files
+
     async def reboot(self) -> None:
         await self._host.reboot()
 
@@ -104,6 +112,10 @@ class LabSide:
 
     def write(self, path: str, text: str | bytes) -> None:
         self.machine.write(path, text)
+
+    def replayer(self) -> str:
+        give_replayer(self.machine)
+        return f"{FOLDER}/replayer.py"
 
     async def reboot(self) -> None:
         await asyncio.to_thread(self.machine.reboot)
