@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -33,7 +34,10 @@ exit 1
 
 def interpreter() -> str:
     """The real interpreter behind a virtual environment or a version manager's wrapper."""
-    return str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    for path in (getattr(sys, "_base_executable", ""), sys.executable, shutil.which("python3") or ""):
+        if path and os.access(path, os.X_OK):
+            return str(Path(path).resolve())
+    raise FileNotFoundError("no python3 to run the demo's hosts with")
 
 
 def install(folder: Path) -> None:
