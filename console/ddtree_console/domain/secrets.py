@@ -69,17 +69,20 @@ _USERINFO = re.compile(r"(://[^\s/:@\"']*:)([^\s/@\"']+)(?=@)")
 _PLAIN = frozenset({"None", "none", "null", "True", "False", "true", "false", "", MASK})
 
 
+_WHOLE = re.compile(r"(?s)(\\{0,8}[\"']).*\1\Z")
+_UNCLOSED = re.compile(r"(?s)(\\{0,8}[\"'])(?:\\.|(?!\1).)*\Z")
+
+
 def _hidden(value: str) -> str:
     """The mask inside the value's own quotes, so that JSON stays JSON."""
-    head = re.match(r"\\{0,8}[\"']", value)
-    if head is None:
-        return value if value in _PLAIN else MASK
-    quote = head.group()
-    body = value[len(quote) :]
-    closed = body.endswith(quote)
-    if (body[: -len(quote)] if closed else body) in ("", MASK):
-        return value
-    return quote + MASK + (quote if closed else "")
+    whole = _WHOLE.match(value)
+    if whole is not None:
+        quote = whole.group(1)
+        return value if value[len(quote) : -len(quote)] in ("", MASK) else quote + MASK + quote
+    unclosed = _UNCLOSED.match(value)
+    if unclosed is not None:
+        return unclosed.group(1) + MASK
+    return value if value in _PLAIN else MASK
 
 
 def _sub(match: re.Match[str]) -> str:
