@@ -161,6 +161,8 @@ class Service(UnitProcesses):
         return not names & self.config.prevent and restarts(self.config.restart, self.result)
 
     async def _daemon(self, config: settings_module.Settings) -> None:
+        if config.type not in ("simple", "exec"):
+            self.log(f"Type={config.type} is run as simple by this sandbox.", 4)
         child = self._spawn(config.start[0], {}, main=True)
         if child is None and config.type == "exec":
             return
