@@ -87,10 +87,10 @@ def reason(error: Exception) -> str:
     """A failure in plain words."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, http.client.RemoteDisconnected):  # also a ConnectionResetError
+        return "closed without an answer"
     if isinstance(error, ConnectionResetError):
         return "connection reset"
-    if isinstance(error, http.client.RemoteDisconnected):
-        return "closed without an answer"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

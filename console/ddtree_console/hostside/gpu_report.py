@@ -71,7 +71,7 @@ def gpu(roots: Roots, raw: Mapping[str, Any]) -> Gpu:
         free=free,
         util=raw.get("util"),
         temp=raw.get("temp"),
-        power=raw.get("power"),
+        power=_watts(raw.get("power")),
         power_limit=raw.get("power_limit"),
         processes=tuple(process(roots, p) for p in raw.get("processes") or ()),
         fault=raw.get("fault"),
@@ -80,6 +80,11 @@ def gpu(roots: Roots, raw: Mapping[str, Any]) -> Gpu:
         throttle=tuple(raw.get("throttle") or ()),
         ecc_errors=raw.get("ecc_errors"),
     )
+
+
+def _watts(value: float | None) -> float | None:
+    """Whole watts: an idle GPU's tenths would be a change, and a message, at each reading."""
+    return None if value is None else float(round(value))
 
 
 def report(roots: Roots, raw: Mapping[str, Any]) -> GpuReport:

@@ -58,6 +58,8 @@ class GpuReader:
             assert self._child is not None and self._child.stdin is not None
             self._child.stdin.write(b"\n")
             self._child.stdin.flush()
+        except BrokenPipeError:
+            return self._ended()
         except OSError as error:
             self._drop()
             return GpuReport(fault=f"cannot start the GPU reader: {error.strerror or error}")
@@ -72,8 +74,7 @@ class GpuReader:
         """The report once its line is whole; call it when `fileno` is readable."""
         data = os.read(self.fileno(), 1 << 20)
         if not data:
-            status = self._drop()
-            return GpuReport(fault=f"the GPU reader ended (status {status}); it is started again")
+            return self._ended()
         self._buffer += data
         line, newline, rest = self._buffer.partition(b"\n")
         if not newline:
@@ -96,6 +97,10 @@ class GpuReader:
     def close(self) -> None:
         """Ends the child; one that hangs in the driver is left to the kernel."""
         self._drop()
+
+    def _ended(self) -> GpuReport:
+        status = self._drop()
+        return GpuReport(source=self._source(), fault=f"the GPU reader ended (status {status}); it is started again")
 
     def _hang_report(self) -> GpuReport:
         for_s = time.monotonic() - self._hung

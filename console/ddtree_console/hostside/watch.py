@@ -98,7 +98,6 @@ class Watch:
             self._part("events", self._report_events)
         if self._due("slow", self._config.unit_interval) and self._config.slots:
             self._part("locks", self._report_locks)
-            self._part("cut attempts", self._close_cut)
             self._part("releases", self._report_releases)
         if self._due("repeat", REPEAT) and self._states:
             self._report_units(force=True)
@@ -164,6 +163,8 @@ class Watch:
             self._out.error("units", "")
             self._report_units()
             self._part("ports", self._report_ports)
+            # Only here, where systemd has just answered: it asks systemd, and waits for it.
+            self._part("cut attempts", self._close_cut)
         elif self._units.problem:
             self._out.error("units", self._units.problem)
 
