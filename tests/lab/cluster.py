@@ -13,18 +13,21 @@ from tests.lab.host import Host
 from tests.lab.machine import Setting
 from tests.lab.procs import cgroup_reap, sh
 
-BRIDGE, NET = "lb0", "10.77.0"
-
 
 class Lab:
-    """Hosts h1 (10.77.0.11), h2, ... and this process at 10.77.0.1. wired: names of hosts whose cable can be slow."""
+    """Hosts h1 (10.77.NUMBER.11), h2, ... and this process at .1. Labs with different numbers can be side by side.
 
-    def __init__(self, names: Sequence[str] = ("h1", "h2"), wired: Sequence[str] = (), disk: str = "512m") -> None:
+    wired: names of hosts whose cable can be slow.
+    """
+
+    def __init__(
+        self, names: Sequence[str] = ("h1", "h2"), wired: Sequence[str] = (), number: int = 0, disk: str = "512m"
+    ) -> None:
         if "LAB_CGROUP" not in os.environ:
             raise RuntimeError("not inside the lab: python tests/lab/lab.py run CMD")
-        folder = Path(os.environ["LAB_DIR"], "lab")
-        self.setting = Setting(folder, f"{os.environ['LAB_CGROUP']}/hosts", BRIDGE, NET, disk)
-        self.setting.addresses = {name: f"{NET}.{11 + i}" for i, name in enumerate(names)}
+        folder = Path(os.environ["LAB_DIR"], f"lab{number}")
+        self.setting = Setting(folder, f"{os.environ['LAB_CGROUP']}/lab{number}", number, disk)
+        self.setting.addresses = {name: f"{self.setting.net}.{11 + i}" for i, name in enumerate(names)}
         self.hosts = {name: Host(self.setting, name, ip, name in wired) for name, ip in self.setting.addresses.items()}
 
     def __enter__(self) -> Self:
@@ -32,9 +35,9 @@ class Lab:
         Path(setting.cgroup).mkdir(parents=True, exist_ok=True)
         setting.folder.mkdir(mode=0o700)
         try:
-            sh("ip", "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0", "stp_state", "0")
-            sh("ip", "addr", "add", f"{NET}.1/24", "dev", BRIDGE)
-            sh("ip", "link", "set", BRIDGE, "up")
+            sh("ip", "link", "add", setting.bridge, "type", "bridge", "forward_delay", "0", "stp_state", "0")
+            sh("ip", "addr", "add", f"{setting.net}.1/24", "dev", setting.bridge)
+            sh("ip", "link", "set", setting.bridge, "up")
             for host in self.hosts.values():
                 host.start()
             keys = {host: setting.public(f"hostkey-{host.name}").split()[:2] for host in self.hosts.values()}
@@ -55,4 +58,4 @@ class Lab:
             with contextlib.suppress(Exception):
                 host.stop()
         cgroup_reap(self.setting.cgroup)
-        sh("ip", "link", "del", BRIDGE, check=False)
+        sh("ip", "link", "del", self.setting.bridge, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -34,7 +35,8 @@ class Hosts:
 
 @pytest.fixture(scope="session")
 def _all_hosts() -> Iterator[Hosts]:
-    with Lab(("h1", "h2"), wired=("h2",)) as lab:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")  # each worker has a lab of its own
+    with Lab(("h1", "h2"), wired=("h2",), number=int(worker.removeprefix("gw"))) as lab:
         yield Hosts(lab)
 
 

@@ -22,8 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class Setting:
     """What all hosts of a lab share."""
 
-    def __init__(self, folder: Path, cgroup: str, bridge: str, net: str, disk_size: str) -> None:
-        self.folder, self.cgroup, self.bridge, self.net, self.disk_size = folder, cgroup, bridge, net, disk_size
+    def __init__(self, folder: Path, cgroup: str, number: int, disk_size: str) -> None:
+        self.folder, self.cgroup, self.disk_size = folder, cgroup, disk_size
+        self.bridge, self.net = f"lb{number}", f"10.77.{number}"
         self.key = folder / "id"
         self.known_hosts = folder / "known_hosts"
         self.addresses: dict[str, str] = {}
@@ -51,7 +52,7 @@ class Machine:
 
     def __init__(self, setting: Setting, name: str, ip: str, wired: bool = False) -> None:
         self.setting, self.name, self.ip, self.wired = setting, name, ip, wired
-        self.link = f"lb-{name}"
+        self.link = f"{setting.bridge}-{name}"
         self.pid = 0
         self.boots = 0
         self._keeper: subprocess.Popen[str] | None = None
@@ -101,7 +102,7 @@ class Machine:
     def _connect(self) -> None:
         keeper = str(self._running().pid)
         if self.wired:
-            far = f"lw-{self.name}"
+            far = f"{self.setting.bridge}w-{self.name}"
             self._cable = self._child(sys.executable, str(Path(__file__).with_name("wire.py")), self.link, far)
             if _pipe(self._cable.stdout).readline() != "wire\n":
                 raise RuntimeError(f"{self.name}: no cable (LAB_DEBUG=1 shows why)")
