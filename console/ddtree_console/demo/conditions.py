@@ -16,6 +16,7 @@ from typing import Any
 
 # forks add flags for their tree that no stock build knows
 FORK_FLAGS = ("*ddtree*", "speculative-dflash-tree-verify")
+SHORT_FLAGS = frozenset({"model", "tp", "dp", "pp", "ep"})
 _RULE_KEYS = ("host", "engine", "recording", "freeze", "unknown-flag")
 _BOUND = re.compile(r"(<=|>=|<|>)\s*([\d.]+)\Z")
 
@@ -50,8 +51,8 @@ def read(text: str) -> list[dict[str, Any]]:
     return rules
 
 
-def _usage() -> str:
-    """What the recorded build's argparse said of itself."""
+def _recordings() -> Any:
+    """The recordings' reader, found by its place: this folder may have been copied away from its package."""
     path = Path(__file__).resolve().parent / "recordings" / "__init__.py"
     spec = importlib.util.spec_from_file_location("_conditions_recordings", path)
     if spec is None or spec.loader is None:
@@ -59,13 +60,20 @@ def _usage() -> str:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return "\n".join(module.load("invalid-choice").text())
+    return module
+
+
+def usage_of_build() -> str:
+    """What the recorded build's argparse said of itself, up to its error."""
+    return "\n".join(_recordings().load("invalid-choice").text())
 
 
 def known_flags(usage: str) -> frozenset[str]:
-    """Flags of the recorded build, without dashes, from its own usage text."""
+    """Flags of the recorded build, without dashes: those of its own usage text, which names one spelling of each, and
+    the fields of its arguments, after which the other spellings are named (--tp-size beside --tensor-parallel-size)."""
     body = usage[usage.index("usage:") : usage.index("error:")]
-    return frozenset(re.findall(r"--([a-z0-9][a-z0-9_-]*)", body))
+    fields = _recordings().load("dflash-healthy").responses["/server_info"][1]
+    return frozenset(re.findall(r"--([a-z0-9][a-z0-9_-]*)", body)) | {f.replace("_", "-") for f in fields} | SHORT_FLAGS
 
 
 def choices_of(usage: str, flag: str) -> frozenset[str]:
@@ -121,7 +129,7 @@ def _fits(wanted: Any, given: Any, choices: frozenset[str]) -> bool:
 
 def choose(text: str, host: str, engine: str, flags: Mapping[str, Any]) -> Choice:
     """The first rule of `text` that fits; ValueError when none does."""
-    usage = _usage() if engine == "sglang" else ""
+    usage = usage_of_build() if engine == "sglang" else ""
     known = known_flags(usage) if usage else frozenset(flags)
     unknown = unknown_words(flags, known)
     given = {full_name(name, known) or name: value for name, value in flags.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddtree_console.config.load import load_fleet
 from ddtree_console.demo import conditions, recordings
 from ddtree_console.demo.recordings.substitute import flags_of
+from ddtree_console.domain.engines import registry
 from tests.demo.replayer.process import CONDITIONS, Replayer
 
 TEXT = CONDITIONS.read_text("utf-8")
@@ -95,3 +98,21 @@ def test_the_wrong_choice_and_the_missing_model_are_named() -> None:
         status, lines = run.finish()
     assert status == 1
     assert b"'/typo'" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("host", "service", "profile", "recording"),
+    [
+        ("ct129", "sglang-qwen", "ddtree-shadow", "memory-pool-too-small"),
+        ("ct129", "sglang-qwen", "ddtree-shadow-small", "triton-crash-decode-capture"),
+        ("ct129", "sglang-qwen", "ddtree-shadow-small-nograph", "triton-crash-piecewise"),
+        ("ct129", "sglang-qwen", "linear-wrapper", "dflash-eager-then-frozen"),
+        ("ct200", "sglang-dflash", "dflash-smoke", "dflash-healthy"),
+        ("ct200", "wrapper", "linear-wrapper", "dflash-eager-then-frozen"),
+    ],
+)
+def test_the_shipped_profiles_live_the_story(host: str, service: str, profile: str, recording: str) -> None:
+    fleet = load_fleet(Path(__file__).parents[3] / "profiles" / "fleet.yaml")
+    wanted = fleet.profiles[profile]
+    argv = registry.get(wanted.engine).command(wanted, fleet.service(f"{host}/{service}")).argv
+    assert conditions.choose(TEXT, host, wanted.engine, flags_of(argv)).recording == recording
