@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from ddtree_console.config import yamltree
 from ddtree_console.config.load import ConfigError, load_fleet
 
-KEYS = st.sampled_from(
-    ["hosts", "h", "services", "s", "unit", "port", "gpus", "profile", "fallback", "jump", "extends", "flags", "env"]
-    + ["args", "speculative", "kind", "must", "x", "1", "no", "<<", "~", "secret", "verbatim", "mem-fraction-static"]
-    + ["command", "address", "local", "dialect"]
+KEYS = st.sampled_from(["hosts", "h", "services", "s", "unit", "port", "gpus", "profile", "fallback", "jump"]) | (
+    st.sampled_from(["extends", "flags", "env", "args", "speculative", "kind", "must", "x", "1", "no", "<<", "~"])
+    | st.sampled_from(["secret", "verbatim", "mem-fraction-static", "command", "address", "local", "dialect"])
 )
 ODD = ["|\n x", "!!binary aGk=", "!x y", "&a b", "? a", '"\\0"', '"\\ud800"', "9" * 400, "1" + "0" * 5000]
 PLAIN = ["p", "q", "h", "1", "-1", "0.5", "1e-3", ".nan", ".inf", "010", "0x1F", "1:30", "yes", "~", "2024-01-01", "*a"]

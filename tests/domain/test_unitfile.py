@@ -57,6 +57,15 @@ def test_line_ends_are_kept() -> None:
     assert parse(text).with_setting("Service", "Group", ("g",)).text == "[Service]\r\nUser=a\r\nGroup=g\r\n"
 
 
+def test_a_value_left_open_at_the_end_does_not_swallow_new_lines() -> None:
+    for text in ("[Service]\nA=1 \\", "[Service]\nA=1 \\\n", "[Service]\nA=1 \\\n# c\n", "[Service]\nA=1 \\\n# c"):
+        after = parse(text).with_setting("Service", "B", ("2",))
+        assert (after.get("Service", "B"), after.get("Service", "A")) == ("2", "1")
+        assert after.text.startswith(text)
+        joined = parse(join_drop_ins(text, [("/x", "[Service]\nB=2")]))
+        assert (joined.get("Service", "B"), joined.get("Service", "A")) == ("2", "1")
+
+
 def test_missing_section_is_made() -> None:
     assert parse("").with_setting("Service", "User", ("a",)).text == "[Service]\nUser=a\n"
     assert parse("[Unit]").with_setting("Service", "User", ("a",)).text == "[Unit]\n\n[Service]\nUser=a\n"

@@ -83,13 +83,17 @@ class UnitFile:
             ends = [end for name, end in self.sections if name == section]
             if not ends:
                 blank = "" if not self.text else eol
-                return Span(len(self.text), len(self.text), f"{self._eol_at_end()}{blank}[{section}]{eol}{line}{eol}")
+                return Span(
+                    len(self.text), len(self.text), f"{self._gap(len(self.text))}{blank}[{section}]{eol}{line}{eol}"
+                )
             at = ends[0]
-        broken = at > 0 and self.text[at - 1] not in "\r\n\0"
-        return Span(at, at, (eol if broken else "") + line + eol)
+        return Span(at, at, self._gap(at) + line + eol)
 
-    def _eol_at_end(self) -> str:
-        return self.eol() if self.text and self.text[-1] not in "\r\n\0" else ""
+    def _gap(self, at: int) -> str:
+        """What must stand at `at` so that a new line begins there: the file may end in mid-line or in mid-value."""
+        before = self.text[:at]
+        broken = self.eol() if before and before[-1] not in "\r\n\0" else ""
+        return broken + (self.eol() if _open(before) else "")
 
     def with_setting(self, section: str, key: str, values: Sequence[str]) -> UnitFile:
         """The unit where `key` has exactly these values (() removes it); untouched when it has them already."""
@@ -119,6 +123,18 @@ def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
+def _is_comment(line: str) -> bool:
+    return line.lstrip(_BLANK)[:1] in ("#", ";") and bool(line.strip(_BLANK))
+
+
+def _open(text: str) -> bool:
+    """Whether a value goes on behind the end of the text; an empty line ends it as the file's end would."""
+    for start, stop, _ in reversed(_lines(text)):
+        if not _is_comment(text[start:stop]):
+            return _continues(text[start:stop])
+    return False
+
+
 def _valid(line: str) -> bool:
     """systemd ignores a line that is not UTF-8."""
     return not any("\ud800" <= char <= "\udfff" for char in line)
@@ -131,7 +147,7 @@ def _logical(text: str) -> list[tuple[str, list[int], int, int]]:
     places: list[int] = []
     for begin, stop, end in _lines(text):
         part = text[begin:stop]
-        if part.lstrip(_BLANK)[:1] in ("#", ";") and part.strip(_BLANK):
+        if _is_comment(part):
             continue
         if begin == 0 and part.startswith("\ufeff"):
             begin, part = 1, part[1:]
@@ -180,11 +196,7 @@ _MARK = re.compile("^" + re.escape(DROP_IN) + r"(?: \+([12]))?: (.*)\n", re.MULT
 def join_drop_ins(text: str, drop_ins: Iterable[tuple[str, str]]) -> str:
     """Unit and drop-ins as one text with the same meaning; each (path, text) behind a comment that names its path."""
     for path, extra in drop_ins:
-        added = 0 if text.endswith("\n") else 1
-        line = _lines(text)[-1] if text else (0, 0, 0)
-        if _continues(text[line[0] : line[1]]):
-            # an empty line ends a continuation that the file's end would have ended
-            added += 1
+        added = (0 if text.endswith("\n") else 1) + _open(text)
         count = f" +{added}" if added else ""
         text += "\n" * added + f"{DROP_IN}{count}: {path.replace(chr(10), ' ')}\n" + extra
     return text
