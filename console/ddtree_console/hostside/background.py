@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -41,7 +42,8 @@ class Background:
         """(True, result) once, else (False, None)."""
         if not self._done:
             return False, None
-        os.read(self._read, 16)
+        with contextlib.suppress(BlockingIOError):  # the result may be there an instant before its byte
+            os.read(self._read, 16)
         self.busy = False
         return True, self._done.pop()
 

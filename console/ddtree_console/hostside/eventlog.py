@@ -52,16 +52,26 @@ def events(roots: Roots, unit: str, tx: str) -> list[ev.Event]:
     return [event for event in parsed if event is not None]
 
 
+def unlisted(roots: Roots, unit: str) -> list[str]:
+    """Transactions with events that the history does not hold (yet), oldest file first."""
+    listed = set(releases.history_txs(roots, unit))
+    found: dict[str, int] = {}
+    for folder in (disk_path(roots, unit, "x").parent, spill_path(roots, unit, "x").parent):
+        for path in folder.glob("*.jsonl"):
+            tx = path.name[: -len(".jsonl")]
+            if tx not in listed and tx != "history":
+                with contextlib.suppress(OSError):
+                    found[tx] = path.stat().st_mtime_ns
+    return sorted(found, key=lambda tx: found[tx])
+
+
 def newest_tx(roots: Roots, unit: str) -> str | None:
-    """The transaction that began last: as /run says, else (after a reboot) as state.json says, else by file time."""
-    for tx in (mark.read(roots, unit).tx, releases.load(roots, unit).last_tx):
-        if tx and (disk_path(roots, unit, tx).exists() or spill_path(roots, unit, tx).exists()):
-            return tx
-    with contextlib.suppress(OSError):
-        files = sorted((roots.kept(unit) / "events").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-        if files:
-            return files[-1].name[: -len(".jsonl")]
-    return None
+    """The transaction that began last: as /run says; after a reboot the one that the history lacks, else its last."""
+    tx = mark.read(roots, unit).tx
+    if tx:
+        return tx
+    candidates = unlisted(roots, unit) or releases.history_txs(roots, unit)
+    return candidates[-1] if candidates else None
 
 
 class Follower:

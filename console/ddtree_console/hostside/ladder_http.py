@@ -20,6 +20,8 @@ TOKEN_EVERY_S = 2.0
 INFO_TIMEOUT_S = 5.0
 FLAGS_TIMEOUT_S = 10.0
 TOKEN_TIMEOUT_S = 120.0
+NOT_YET_S = 15.0
+"""without a ready line, endpoints that all refused are tried once more after this."""
 AGAIN = (408, 425, 429, 502, 503, 504)
 """answers of a server that is not there yet: asked again."""
 
@@ -55,6 +57,7 @@ class Questions:
         self._flags: list[Request] = list(engine.server_info_requests())
         self._token: list[Request] | None = None
         self._revived = False
+        self._exhausted: float | None = None
         self._refusals: list[str] = []
         self.model = ""
 
@@ -75,9 +78,10 @@ class Questions:
             self._answer(now, *result) if isinstance(result, tuple) else self._later(now)
         if self._work.busy or ladder.verdict is not None or ladder.ended:
             return
-        if ladder.log.ready and not self._revived:
-            # Until the ready line a 404 or 500 may only have meant "not yet".
-            self._revived, self._next = True, now
+        waited = self._exhausted is not None and now - self._exhausted >= NOT_YET_S
+        if (ladder.log.ready or waited) and not self._revived:
+            # Until the ready line (or, where there is none, for a while) a 404 or 500 may only have meant "not yet".
+            self._revived, self._next, self._token = True, now, None
             self._info = list(self._engine.info_requests())
         serving = ladder.listener.state in ("ours", "unknown") or ladder.expect.from_info
         if not serving or now < self._next:
@@ -97,7 +101,8 @@ class Questions:
                 said = "; ".join(self._refusals[-3:]) or "the engine knows no endpoint"
                 self._ladder.give_up(now, "other", f"no endpoint gives {what}: {said}")
             else:
-                self._later(now)
+                self._exhausted = now if self._exhausted is None else self._exhausted
+                self._later(now, 0.2)
             return
         request = requests[0]
         address, pid = self._ladder.listener.address, self._ladder.main_pid

@@ -28,7 +28,6 @@ class State:
     held: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failed_after: tuple[str, ...] = ()
     drop_ins: Mapping[str, str] = field(default_factory=dict)
-    last_tx: str = ""
 
     @property
     def known_good(self) -> str:
@@ -86,7 +85,6 @@ def load(roots: Roots, unit: str) -> State:
         held=_mapping(raw.get("held")),
         failed_after=_names(raw.get("failed_after")),
         drop_ins=_mapping(raw.get("drop_ins")),
-        last_tx=str(raw.get("last_tx") or ""),
     )
     if state.committing and state.committing != state.committed:
         text = kept.unit_text(roots, unit, state.committing)
@@ -109,7 +107,6 @@ def save(roots: Roots, unit: str, state: State, committing_held: Mapping[str, An
             "held": {name: dict(value) for name, value in state.held.items()},
             "failed_after": list(state.failed_after),
             "drop_ins": dict(state.drop_ins),
-            "last_tx": state.last_tx,
         },
     )
 
@@ -211,6 +208,18 @@ def append_history(roots: Roots, unit: str, entry: Mapping[str, Any]) -> None:
         durable.append_line(history(roots, unit), line)
     except OSError:
         durable.append_line(history_spill(roots, unit), line)
+
+
+def history_txs(roots: Roots, unit: str) -> list[str]:
+    """The transactions that the history holds, oldest first."""
+    found: list[str] = []
+    for path in (history(roots, unit), history_spill(roots, unit)):
+        for line in (durable.read_text(path) or "").splitlines():
+            try:
+                found.append(str(json.loads(line)["tx"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+    return found
 
 
 def flush_history(roots: Roots, unit: str) -> None:

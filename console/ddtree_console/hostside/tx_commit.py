@@ -18,7 +18,7 @@ def record_held(tx: Tx, release: str, secs: Mapping[str, float]) -> None:
     """The release that /etc holds already served again. A disk that refuses is noted, no more."""
     try:
         state = releases.load(tx.roots, tx.unit)
-        releases.save(tx.roots, tx.unit, replace(state.with_commit(release, secs, tx.clock.wall()), last_tx=tx.id))
+        releases.save(tx.roots, tx.unit, state.with_commit(release, secs, tx.clock.wall()))
     except OSError as error:
         tx.note(f"state.json was not written: {error.strerror}")
 
@@ -37,7 +37,7 @@ def commit(tx: Tx, target: Target, served: Served) -> str:
             if not release:
                 release = kept.keep(tx.roots, tx.unit, candidate, made(tx), reuse=True).release
                 tx.remember(release=release)
-            state = replace(releases.load(tx.roots, tx.unit), last_tx=tx.id)
+            state = releases.load(tx.roots, tx.unit)
             # Between this line and the next but one a power cut leaves a rename that state.json does not know.
             releases.save(tx.roots, tx.unit, replace(state, committing=release), {"secs": secs, "wall": wall})
         except OSError as error:
@@ -56,7 +56,7 @@ def commit(tx: Tx, target: Target, served: Served) -> str:
 def finish(tx: Tx, release: str, secs: Mapping[str, float], invocation: str, main_pid: int) -> None:
     """What follows the rename; recovery does it again. Refused(process-changed) when the service was disturbed."""
     try:
-        state = replace(releases.load(tx.roots, tx.unit), last_tx=tx.id)
+        state = releases.load(tx.roots, tx.unit)
         if tx.plan.force:
             state = replace(state, drop_ins=releases.drop_ins(tx.roots, tx.unit))
         releases.save(tx.roots, tx.unit, state.with_commit(release, secs, tx.clock.wall()))

@@ -49,6 +49,7 @@ def entry(stream: list[ev.Event]) -> dict[str, Any] | None:
     failed: Mapping[str, Any] = next(
         (event.data for event in stream if event.kind == ev.VERDICT and not event.data.get("ok")), {}
     )
+    killed = next((str(event.data.get("why", "")) for event in stream if event.kind == ev.BACK), "")
     same_boot = first.boot == done.boot
     return {
         "v": 1,
@@ -61,7 +62,7 @@ def entry(stream: list[ev.Event]) -> dict[str, Any] | None:
         "profile": begin.get("profile", ""),
         "outcome": done.data.get("state", ""),
         "furthest": furthest(stream),
-        "cause": failed.get("cause", "") or done.data.get("detail", ""),
+        "cause": failed.get("cause", "") or done.data.get("detail", "") or killed,
         "code": failed.get("code", ""),
         "who": begin.get("who", ""),
         "from": begin.get("from", ""),
@@ -95,33 +96,40 @@ def close_cut(roots: Roots, units: Iterable[str] = (), clock: Clock | None = Non
     clock = clock or Clock()
     closed: list[str] = []
     for unit in units or _units(roots):
-        tx = eventlog.newest_tx(roots, unit)
-        if tx is None:
-            continue
-        stream = eventlog.events(roots, unit, tx)
-        if any(event.kind == ev.OUTCOME for event in stream):
-            write_history(roots, unit, tx)
-            continue
-        if _alive(roots, unit, tx, stream):
-            continue
-        state = releases.load(roots, unit)
-        rebooted = bool(stream) and stream[0].boot != procfs.boot_id(roots)
-        how = "ended by a reboot or power cut" if rebooted else "the transaction and its recovery were killed"
-        what = f"{state.committed} is committed" if state.committed else "nothing is committed"
-        if roots.trial(unit).exists():
-            what += ", and a trial is still in place"
-        log = eventlog.EventLog(roots, unit, tx, clock)
-        log.emit(
-            ev.OUTCOME,
-            state="cut",
-            release=state.committed,
-            serves="",
-            detail=f"{how}; {what}",
-            exit_code=ev.OUTCOMES["cut"],
-        )
-        write_history(roots, unit, tx)
-        closed.append(tx)
+        for tx in eventlog.unlisted(roots, unit):
+            stream = eventlog.events(roots, unit, tx)
+            if any(event.kind == ev.OUTCOME for event in stream):
+                write_history(roots, unit, tx)
+            elif stream and not _alive(roots, unit, tx, stream):
+                _close(roots, unit, tx, stream, clock)
+                closed.append(tx)
+        _remember(roots, unit)
     return closed
+
+
+def _close(roots: Roots, unit: str, tx: str, stream: list[ev.Event], clock: Clock) -> None:
+    state = releases.load(roots, unit)
+    rebooted = stream[0].boot != procfs.boot_id(roots)
+    how = "ended by a reboot or power cut" if rebooted else "the transaction and its recovery were killed"
+    what = f"{state.committed} is committed" if state.committed else "nothing is committed"
+    if roots.trial(unit).exists():
+        what += ", and a trial is still in place"
+    log = eventlog.EventLog(roots, unit, tx, clock)
+    code = ev.OUTCOMES["cut"]
+    log.emit(ev.OUTCOME, state="cut", release=state.committed, serves="", detail=f"{how}; {what}", exit_code=code)
+    now = mark.read(roots, unit)
+    if now.tx == tx:
+        mark.change(roots, unit, now, outcome="cut")
+    write_history(roots, unit, tx)
+
+
+def _remember(roots: Roots, unit: str) -> None:
+    """After a reboot /run knows no transaction: the newest one, so that nobody has to search for it again."""
+    if mark.read(roots, unit).tx:
+        return
+    newest = eventlog.newest_tx(roots, unit)
+    if newest:
+        mark.change(roots, unit, mark.Mark(), tx=newest, outcome="done")
 
 
 def _units(roots: Roots) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ddtree_console.domain.plan import Candidate
@@ -78,7 +78,7 @@ def keep(tx: Tx) -> Candidate:
             state = _keep_unmanaged(tx, state)
             new = kept.keep(tx.roots, tx.unit, tx.plan.new, made(tx))
             keep_way_back(tx)
-            releases.save(tx.roots, tx.unit, replace(state, last_tx=tx.id))
+            releases.save(tx.roots, tx.unit, state)
         except OSError as error:
             raise unitctl.disk_refused(error, str(tx.roots.kept(tx.unit))) from error
         end["detail"] = new.release

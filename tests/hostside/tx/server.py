@@ -1,0 +1,76 @@
+"""A small server with SGLang's endpoints: `server.py PORT MODEL MODE..`. Run as a unit by the tests.
+
+Modes: ok; oom (dies while loading); deaf (never listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for
+that Bearer key); crash=S (dies S seconds after it began to listen); slow=S (listens after S seconds).
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import signal
+import sys
+import threading
+import time
+
+PORT, MODEL, MODES = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+VALUES = dict(mode.split("=", 1) for mode in MODES if "=" in mode)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers like a server that is up."""
+
+    def reply(self, code: int, value: object) -> None:
+        """One JSON answer."""
+        body = json.dumps(value).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def refused(self) -> bool:
+        """Whether the key was wrong (then it is answered)."""
+        if "key" in VALUES and self.headers.get("Authorization") != f"Bearer {VALUES['key']}":
+            self.reply(401, {"error": "key"})
+            return True
+        return False
+
+    def do_GET(self) -> None:
+        """Model and server info."""
+        if self.refused():
+            return
+        if self.path == "/model_info":
+            self.reply(200, {"model_path": MODEL})
+        elif self.path == "/server_info":
+            self.reply(200, {"model_path": MODEL, "context_length": 4096, "mem_fraction_static": 0.5})
+        else:
+            self.reply(404, {})
+
+    def do_POST(self) -> None:
+        """A token."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.refused():
+            return
+        if "mute" in MODES:
+            self.reply(500, {"error": "no"})
+        else:
+            self.reply(200, {"text": "x", "meta_info": {"completion_tokens": 1}})
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+if "stubborn" in MODES:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(f"server_args=ServerArgs(model_path='{MODEL}', port={PORT})", flush=True)
+if "oom" in MODES:
+    print("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", flush=True)
+    sys.exit(1)
+if "deaf" in MODES:
+    time.sleep(3600)
+time.sleep(float(VALUES.get("slow", 0)))
+server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+if "crash" in VALUES:
+    threading.Timer(float(VALUES["crash"]), lambda: __import__("os")._exit(3)).start()
+print("The server is fired up and ready to roll!", flush=True)
+server.serve_forever()
