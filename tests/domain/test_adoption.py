@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddtree_console.domain import adoption, launch, quoting
+from ddtree_console.domain.engines import registry
 from ddtree_console.domain.plan import SECRET_ENV
 from ddtree_console.domain.render import RenderedUnit, render_unit
 from ddtree_console.domain.spec import Profile, Secret, Service, Speculative
@@ -184,6 +185,13 @@ def test_commands_that_are_not_modelled_stay(start: str) -> None:
     assert again(found.profile, found).text == text
     with pytest.raises(ValueError, match="cannot be changed"):
         again(found.profile, found, command=("/bin/c",))
+
+
+@pytest.mark.parametrize("text", [UNIT, "[Service]\nExecStart=/x --port 80\n", "[Service]\nExecStart=/a ; /b\n"])
+def test_the_engine_shows_the_command_of_the_kept_unit(text: str) -> None:
+    found = adoption.adopt(text)
+    service = slot(found.port, found.gpus)
+    assert registry.get(found.profile.engine).command(found.profile, service).argv == launch.read(text).argv
 
 
 def test_expansions_of_systemd_stay_as_they_stand() -> None:

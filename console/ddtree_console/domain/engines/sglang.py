@@ -11,6 +11,14 @@ from ddtree_console.domain.engines.sglang_log import SglangReader
 from ddtree_console.domain.spec import Profile, Service
 
 
+def _kept(profile: Profile, service: Service) -> Command:
+    """The launch of a profile that keeps an adopted unit's text: read from the unit that it renders to."""
+    from ddtree_console.domain.render import render_unit
+
+    unit = render_unit(profile, service)
+    return Command(unit.argv, {}, unit.warnings)
+
+
 class SglangEngine:
     """Stock SGLang, its forks, and SGLang with the plug-in."""
 
@@ -18,7 +26,7 @@ class SglangEngine:
 
     def command(self, profile: Profile, service: Service) -> Command:
         """The launch of this profile in this slot; DialectError when the intent has no spelling."""
-        return sglang_launch.command(profile, service)
+        return sglang_launch.command(profile, service) if profile.verbatim is None else _kept(profile, service)
 
     def editor_flags(self) -> Sequence[FlagHelp]:
         """Flags offered in the launch editor, in order."""
@@ -64,7 +72,7 @@ class WrapperEngine(SglangEngine):
 
     def command(self, profile: Profile, service: Service) -> Command:
         """The wrapper's launch in this slot."""
-        return wrapper.command(profile, service)
+        return wrapper.command(profile, service) if profile.verbatim is None else _kept(profile, service)
 
     def editor_flags(self) -> Sequence[FlagHelp]:
         """Flags offered in the launch editor."""
@@ -78,7 +86,7 @@ class GenericEngine(SglangEngine):
 
     def command(self, profile: Profile, service: Service) -> Command:
         """The command as given, with the slot's port."""
-        return generic.command(profile, service)
+        return generic.command(profile, service) if profile.verbatim is None else _kept(profile, service)
 
     def editor_flags(self) -> Sequence[FlagHelp]:
         """None: nothing is known of its flags."""
