@@ -88,6 +88,8 @@ class ScriptedHost:
         self.broken: list[tuple[int, bytes]] = []
         """(status, stderr) of the next watchers, which end before a word."""
         self.tcp: Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] | None = None
+        self.http: dict[str, tuple[int, str]] = {}
+        """what the host's watcher answers for the service, by path."""
         self.connects = 0
         self.gone = False
         self.started = asyncio.Event()
@@ -105,6 +107,9 @@ class ScriptedHost:
             elif self.hello is not None:
                 process.put(self.hello)
                 self.started.set()
+        if line.get("cmd") == "http":
+            status, body = self.http.get(line["path"], (404, ""))
+            process.put({"kind": "http", "id": line["id"], "status": status, "body": body, "seconds": 0.01})
         if process.command == "journal":
             self.following.set()
 

@@ -273,7 +273,8 @@ def test_asks_only_where_our_process_may_answer(active: str, listener: str, aske
 
 def test_a_transaction_asks_by_itself_until_it_has_a_token() -> None:
     state = initial(fleet().host("h1"))
-    state = reduce(state, {"kind": "units", "units": {"s1.service": {"active": "active"}}}, 0)
+    units = {"s1.service": {"active": "active", "invocation": "i1"}}
+    state = reduce(state, {"kind": "units", "units": units}, 0)
 
     def tell(n: int, kind: str, **data: Any) -> None:
         nonlocal state
@@ -281,8 +282,10 @@ def test_a_transaction_asks_by_itself_until_it_has_a_token() -> None:
         state = reduce(state, {"kind": "tx", "unit": "s1.service", "event": event}, 0)
 
     tell(0, "begin")
+    tell(1, "step", step="start", state="ok", invocation="i1")
+    tell(2, "rung", rung="token", state="run")
     assert not worth_asking(state.snapshot.services[0])
-    tell(1, "rung", rung="token", state="ok")
+    tell(3, "rung", rung="token", state="ok")
     assert worth_asking(state.snapshot.services[0])
 
 

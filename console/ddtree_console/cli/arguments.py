@@ -71,9 +71,9 @@ def parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, parents=[_common(live=live)], epilog=EXIT_CODES)
 
     one = add("status", "one line a service; exit 0 when all asked are ready")
-    one.add_argument("scope", nargs="?", type=_scope, default="", metavar="HOST[/SERVICE]")
+    one.add_argument("scope", nargs="?", type=_scope, metavar="HOST[/SERVICE]")
     one = add("watch", "live lines until ctrl+c")
-    one.add_argument("scope", nargs="?", type=_scope, default="", metavar="HOST[/SERVICE]")
+    one.add_argument("scope", nargs="?", type=_scope, metavar="HOST[/SERVICE]")
     one = add("deploy", "put a profile on trial, follow it until it serves or went back")
     one.add_argument("key", type=_key, metavar="HOST/SERVICE")
     one.add_argument("--profile", default="", metavar="NAME", help="default: the service's current one")

@@ -52,8 +52,8 @@ def build(fleet: Fleet, read_only: bool) -> LiveConsole:
     return LiveConsole(fleet, store, opener(fleet), launcher(), operator(), read_only=read_only)
 
 
-def only(fleet: Fleet, scope: str) -> Fleet:
-    """The fleet with the asked host only (all for ''); HostError(2) names those that exist."""
+def only(fleet: Fleet, scope: str | None) -> Fleet:
+    """The fleet with the asked host only (all without one); HostError(2) names those that exist."""
     if not scope:
         return fleet
     name, _, service = scope.partition("/")
@@ -67,10 +67,10 @@ def only(fleet: Fleet, scope: str) -> Fleet:
     return replace(fleet, hosts=hosts)
 
 
-def asked(console: LiveConsole, scope: str) -> list[str]:
+def asked(console: LiveConsole, scope: str | None) -> list[str]:
     """Keys of the services in that scope."""
     keys = [s.key for h in console.fleet.hosts for s in h.services]
-    return [k for k in keys if scope in ("", k, k.partition("/")[0])]
+    return [k for k in keys if scope in (None, k, k.partition("/")[0])]
 
 
 async def _with(console: LiveConsole, work: Work) -> int:
@@ -86,7 +86,7 @@ async def _with(console: LiveConsole, work: Work) -> int:
         await asyncio.gather(job, follow, return_exceptions=True)
 
 
-def with_console(args: argparse.Namespace, scope: str, work: Work) -> int:
+def with_console(args: argparse.Namespace, scope: str | None, work: Work) -> int:
     """Loads the fleet, follows the asked host, runs `work`; its exit code."""
     fleet = only(load_fleet(args.fleet), scope)
     return asyncio.run(_with(build(fleet, args.read_only), work))

@@ -23,7 +23,8 @@ class ChannelStream(httpcore.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Bytes, b"" at the end."""
         try:
-            return await asyncio.wait_for(self._reader.read(max_bytes), timeout)
+            async with asyncio.timeout(timeout):
+                return await self._reader.read(max_bytes)
         except TimeoutError as error:
             raise httpcore.ReadTimeout(str(error)) from error
         except OSError as error:
@@ -33,7 +34,8 @@ class ChannelStream(httpcore.AsyncNetworkStream):
         """All of the buffer."""
         try:
             self._writer.write(buffer)
-            await asyncio.wait_for(self._writer.drain(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._writer.drain()
         except TimeoutError as error:
             raise httpcore.WriteTimeout(str(error)) from error
         except OSError as error:
@@ -70,7 +72,8 @@ class ChannelBackend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """A stream to host:port; TransportError passes through."""
         try:
-            return ChannelStream(*await asyncio.wait_for(self._open(host, port), timeout))
+            async with asyncio.timeout(timeout):
+                return ChannelStream(*await self._open(host, port))
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(str(error)) from error
         except OSError as error:

@@ -41,7 +41,7 @@ async def run(
         for s in host.services
         if service in ("", s.name)
     ]
-    names = {check.name for check in found}
+    names = {"privileged", *(check.name for check in found)}
     try:
         more = await host_checks(commands, slots)
     except HostError as failed:

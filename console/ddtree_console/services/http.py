@@ -30,10 +30,15 @@ def worth_asking(service: ServiceSnapshot) -> bool:
         return False
     if service.listener.state in ("foreign", "nobody"):
         return False
-    tx = service.tx
-    if tx is not None and tx.running and tx.attempt is not None:
-        return any(rung.name == "token" and rung.state == "ok" for rung in tx.attempt.rungs)
-    return True
+    return service.tx is None or not service.tx.running or token_seen(service)
+
+
+def token_seen(service: ServiceSnapshot) -> bool:
+    """The transaction that runs has seen a token of the process that runs."""
+    attempt = service.tx.attempt if service.tx is not None and service.tx.running else None
+    if attempt is None or service.unit is None or attempt.invocation != service.unit.invocation:
+        return False
+    return any(rung.name == "token" and rung.state == "ok" for rung in attempt.rungs)
 
 
 def log_figures(engine: Engine, lines: Callable[[], list[str]]) -> Figures | None:
@@ -86,8 +91,11 @@ class HttpProber:
         self._probe.begin(invocation)
         asker = askers.host if self._probe.wants_host else askers.channel
         target = Target(self.service.port, dialled(snapshot.listener.address), snapshot.unit.main_pid)
-        before = self._probe.state
-        state = await self._probe.step(asker, target, proved(snapshot))
+        before, proven = self._probe.state, proved(snapshot) or token_seen(snapshot)
+        state = await self._probe.step(asker, target, proven)
+        if self._probe.wants_host and asker is askers.channel:
+            # Forbidden, or a key is set: what the channel said tells nothing about the server.
+            state = await self._probe.step(askers.host, target, proven)
         now = self._get().unit
         if state != before and now is not None and now.invocation == invocation:
             self._put(state)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtree_console.domain import adoption, diff
+from ddtree_console.domain import adoption
+from ddtree_console.domain.diff import diff_profiles, unified
 from ddtree_console.domain.engines import registry
 from ddtree_console.domain.secrets import mask
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot
@@ -28,7 +29,7 @@ def field_diffs(old: Profile | None, new: Profile) -> tuple[FieldDiff, ...]:
     """Changes from one profile to another, masked; () where there is no other."""
     if old is None:
         return ()
-    return tuple(FieldDiff(c.where, c.name, mask(c.old), mask(c.new)) for c in diff.diff_profiles(old, new))
+    return tuple(FieldDiff(c.where, c.name, mask(c.old), mask(c.new)) for c in diff_profiles(old, new))
 
 
 def drop_ins(read: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -115,7 +116,7 @@ def build(
         command=mask(unit.command),
         diff_running=running_diffs(profile, unit.set_flags, running_profile(read), snapshot.http.info),
         diff_stored=field_diffs(stored, profile),
-        unit_diff=tuple(mask(line) for line in diff.unified(on_disk, unit.text)),
+        unit_diff=tuple(mask(line) for line in unified(on_disk, unit.text)),
         running_requests=snapshot.http.running,
         on_failure=on_failure,
         warnings=(*more_warnings, *unit.warnings, *(f"{path} on the host outranks this edit" for path in unit.masked)),

@@ -37,6 +37,15 @@ class Memory:
     hung: str = ""
 
 
+def model_name(info: Any) -> str:
+    """The model that an answer names, in SGLang's form or in OpenAI's; '' where it names none."""
+    if not isinstance(info, dict):
+        return ""
+    listed = info.get("data")
+    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    return str(info.get("served_model_name") or info.get("model_path") or first.get("id") or "")
+
+
 class Probe:
     """One service's questions. `log`: figures of the newest decode line, None where there is none."""
 
@@ -99,8 +108,7 @@ class Probe:
             answer = await self._ask(asker, target, request, QUICK)
             if answer.status != 404:
                 break
-        model = answer.json()
-        name = model.get("served_model_name") or model.get("model_path") if isinstance(model, dict) else None
+        name = model_name(answer.json())
         self.state = replace(
             self.state,
             path=request.path,
@@ -108,7 +116,7 @@ class Probe:
             error=answer.error or memory.hung,
             seconds=answer.seconds,
             via=asker.via,
-            served_model=str(name) if name else self.state.served_model,
+            served_model=name or self.state.served_model,
         )
 
     async def _ask_server_info(self, asker: Asker, target: Target) -> None:

@@ -97,7 +97,9 @@ class Session:
         assert process is not None and lines is not None
         while True:
             try:
-                line = await asyncio.wait_for(anext(lines), SILENCE)
+                # Not wait_for: up to Python 3.11 it loses a cancellation that comes together with a line.
+                async with asyncio.timeout(SILENCE):
+                    line = await anext(lines)
             except StopAsyncIteration:
                 status, stderr = await process.wait()
                 if status is None:
