@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SECRET_ENV = "@DDTREE_SECRET_ENV@"
-"""In a unit text: stands for the path of this release's secret.env, which only the host can name (it numbers releases)."""
+"""In a unit text: stands for the path of this release's secret.env, which only the host knows (it numbers releases)."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtree_console.domain.engines import generic, sglang_http, sglang_launch, wrapper
+from ddtree_console.domain.engines import generic, log_common, sglang_http, sglang_launch, wrapper
 from ddtree_console.domain.engines.base import Command, Figures, FlagHelp, LogReader, Request
 from ddtree_console.domain.engines.sglang_log import SglangReader
 from ddtree_console.domain.spec import Profile, Service
@@ -91,3 +91,7 @@ class GenericEngine(SglangEngine):
     def editor_flags(self) -> Sequence[FlagHelp]:
         """None: nothing is known of its flags."""
         return generic.FLAGS
+
+    def reader(self) -> LogReader:
+        """Exceptions and exits only: the phases of SGLang would be false here."""
+        return log_common.GenericReader()
