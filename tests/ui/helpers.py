@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,15 @@ async def settle(pilot: Pilot[Any]) -> None:
     """Until the services are loaded, the newest snapshot is drawn and no worker but the endless ones runs."""
     app = pilot.app
     assert isinstance(app, ConsoleApp)
-    for _ in range(500):
-        await pilot.pause(0.005)
+    until = time.monotonic() + 5.0
+    while time.monotonic() < until:
+        await pilot.pause(0)
         if app.services is not None and app.snapshot.serial == app.services.snapshot().serial:
             break
     busy = [w for w in app.workers if w.group != "services"]
     if busy:
         await app.workers.wait_for_complete(busy)
     app.draw_top()
-    await pilot.pause()
     await pilot.pause()
 
 

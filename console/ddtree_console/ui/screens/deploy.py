@@ -93,7 +93,7 @@ class DeployScreen(ConsoleScreen):
         head, tx = self.query_one("#journal-head", Rows), self._tx(self.console_app.snapshot)
         attempt = tx.attempt if tx is not None else None
         which = (
-            f"JOURNAL of invocation {attempt.invocation[:8]}"
+            f"JOURNAL of invocation {host_text(attempt.invocation[:8])}"
             if attempt is not None and attempt.invocation
             else "JOURNAL"
         )

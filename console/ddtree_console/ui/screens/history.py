@@ -58,7 +58,11 @@ class HistoryScreen(ConsoleScreen):
         """HISTORY and the service."""
         host, _, name = self.key.partition("/")
         kept = snapshot.service(self.key)
-        committed = f"   committed {kept.release.committed}" if kept is not None and kept.release.committed else ""
+        committed = (
+            f"   committed {host_text(kept.release.committed, 40)}"
+            if kept is not None and kept.release.committed
+            else ""
+        )
         return [(" HISTORY  ", "title"), (f"{host} / {name}", "bold"), (committed, "dim")]
 
     def draw(self, snapshot: FleetSnapshot, now: float) -> None:

@@ -53,7 +53,7 @@ def title(tx: TxView, key: str, t: float) -> str:
     what = "ROLLBACK" if tx.what == "rollback" else "DEPLOY"
     host, _, name = key.partition("/")
     trial = " on trial" if tx.running and tx.what != "rollback" else ""
-    move = f"{tx.source or 'nothing'} -> {tx.target or '?'}{trial}"
+    move = f"{host_text(tx.source or 'nothing', 40)} -> {host_text(tx.target or '?', 40)}{trial}"
     total = deadline(tx)
     end = t if tx.running else tx.t
     took = clock(end - tx.began) + (f" of {clock(total)}" if total and tx.running else "")
@@ -80,7 +80,7 @@ def steps_rows(attempt: Attempt, t: float, wide: int) -> list[Row]:
         glyph, style = GLYPHS.get(line.state, ("·", "dim"))
         detail = f" {host_text(line.detail, 120)}" if line.detail and line.state in ("fail", "run") else ""
         if line.name == "start" and attempt.invocation:
-            detail = f", invocation {attempt.invocation[:4]}"
+            detail = f", invocation {host_text(attempt.invocation[:4])}"
         words = STEP_WORDS.get(line.name, host_text(line.name, 40))
         if line.name == "wait" and line.state == "run":
             continue
@@ -110,7 +110,7 @@ def ladder_rows(attempt: Attempt, t: float, wide: int, hold: float | None) -> li
     early = [x for x in rungs if x.name in ("invocation", "process")]
     late = [x for x in rungs if x.name not in ("invocation", "process")]
     for line in early:
-        rows.append(_line(line, RUNG_WORDS.get(line.name, line.name), t, label))
+        rows.append(_line(line, _rung_words(line.name, None), t, label))
     for line in attempt.phases:
         rows.append(_line(line, PHASE_WORDS.get(line.name, host_text(line.name, 60)), t, label))
     for line in late:
@@ -167,7 +167,7 @@ def verdict_rows(verdict: Verdict, wide: int, lines: int = 6) -> list[Row]:
     if verdict.remedy:
         rows += wrap("-> " + host_text(verdict.remedy), wide - 1, "  ", "bold")
     if verdict.exit:
-        known = "  ".join(f"{k} {host_text(str(v), 80)}" for k, v in verdict.exit.items())
+        known = "  ".join(host_text(f"{k} {v}", 160) for k, v in verdict.exit.items())
         rows.append(row(("  exit  ", "dim"), (fit(known, wide - 9).rstrip(), "")))
     for line in verdict.evidence[-lines:] if lines else ():
         rows.append(row(("  │ ", "dim"), (fit(host_text(line), wide - 5).rstrip(), "dim")))

@@ -19,7 +19,7 @@ def diff_rows(title: str, diffs: Sequence[FieldDiff], wide: int, none: str = "no
     for d in diffs:
         name = host_text(d.name, 60)
         old, new = _value(d.name, d.old) or "–", _value(d.name, d.new) or "–"
-        head = f"  {d.where} {name}  "
+        head = f"  {host_text(d.where, 20)} {name}  "
         if len(head) + len(old) + len(new) + 4 <= wide:
             rows.append(row((head, ""), (old, "bad"), (" -> ", "dim"), (new, "good")))
         else:
@@ -66,7 +66,10 @@ def confirm_rows(preview: DeployPreview, wide: int, forced: bool) -> list[Row]:
     return [
         row(
             ("  release     ", "dim"),
-            (f"{preview.release_from or 'nothing'} -> {host_text(preview.profile, 80)} on trial", "bold"),
+            (
+                f"{host_text(preview.release_from or 'nothing', 40)} -> {host_text(preview.profile, 80)} on trial",
+                "bold",
+            ),
         ),
         row(("  requests    ", "dim"), (requests, "warn" if asked else "")),
         *notice_rows(preview, wide, forced),

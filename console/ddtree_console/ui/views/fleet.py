@@ -11,6 +11,9 @@ from ddtree_console.domain.snapshot import FleetSnapshot, Gpu, HostSnapshot, Ser
 from ddtree_console.domain.spec import Fleet
 from ddtree_console.ui.paint import Piece, Row, bar, columns, fit, gib, host_text, whole_gib
 
+NAME = 80
+"""characters of a name that a row may need"""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -31,10 +34,10 @@ class Item:
         """r12 shadow-small: what runs or is on trial."""
         tx, kept = self.service.tx, self.service.release
         if tx is not None and tx.running and tx.attempt is not None:
-            return f"{tx.attempt.target} {tx.attempt.profile or tx.profile}".strip()
+            return host_text(f"{tx.attempt.target} {tx.attempt.profile or tx.profile}".strip(), NAME)
         if tx is not None and tx.outcome == "went_way_back" and tx.attempt is not None:
-            return f"{tx.attempt.target} {tx.attempt.profile}".strip()
-        return f"{kept.committed} {kept.profile}".strip() or "–"
+            return host_text(f"{tx.attempt.target} {tx.attempt.profile}".strip(), NAME)
+        return host_text(f"{kept.committed} {kept.profile}".strip(), NAME) or "–"
 
 
 def items(snapshot: FleetSnapshot, fleet: Fleet, now: float, words: str = "") -> list[Item]:
@@ -164,7 +167,7 @@ def detail(item: Item | None, now: float) -> Piece:
     if item.service.lock:
         parts.append(lock_text(item.service.lock))
     if item.service.http.source and item.state.glyph == "●" and item.service.http.tok_s is not None:
-        parts.append(f"figures from {item.service.http.source}")
+        parts.append(f"figures from {host_text(item.service.http.source, NAME)}")
     return " · ".join(parts), "dim" if item.state.colour == "good" else item.state.colour
 
 

@@ -13,7 +13,7 @@ HOT = 85
 
 def gpu_rows(report: GpuReport, age: float | None, wide: int) -> list[Row]:
     """Bars, readings and processes of every device."""
-    source = report.source if report.source != "none" else "no readings"
+    source = host_text(report.source, 40) if report.source != "none" else "no readings"
     driver = f" · driver {host_text(report.driver, 40)}" if report.driver else ""
     out = [heading("GPU", f"{source}{driver} · {ago(age)}", wide)]
     if report.fault:
@@ -54,7 +54,7 @@ def _gpu(gpu: Gpu, wide: int) -> list[Row]:
         out.append(row(("    ", ""), (fit("throttled: " + host_text(", ".join(gpu.throttle), 200), wide - 5), "warn")))
     if gpu.ecc_errors:
         out.append(row(("    ", ""), (fit(f"{gpu.ecc_errors} uncorrected memory errors", wide - 5), "bad")))
-    missing = [f"{what}: {host_text(why, 80)}" for what, why in sorted(gpu.missing.items())]
+    missing = [host_text(f"{what}: {why}", 100) for what, why in sorted(gpu.missing.items())]
     if missing:
         out.append(row((fit("    " + ", ".join(missing), wide), "dim")))
     return out
@@ -124,7 +124,7 @@ def http_rows(service: ServiceSnapshot, slot: Service | None, age: float | None,
         f"{http.waiting} waiting" if http.waiting is not None else "",
     ]
     known = "  ".join(f for f in figures if f)
-    source = f"  from {http.source}" if http.source else ""
+    source = f"  from {host_text(http.source, 40)}" if http.source else ""
     out.append(_field("figures", known + source if known else "–", "" if known else "dim", wide))
     for d in service.drift:
         text = f"≠ {d.flag}: asked {d.asked}, has {d.effective}" + (" (must)" if d.must else "")

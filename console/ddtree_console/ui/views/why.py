@@ -26,7 +26,7 @@ def why_rows(item: Item, wide: int) -> list[Row]:
                 name = host_text(f"{attempt.target} {attempt.profile}".strip(), 80)
                 rows += [
                     row(("", "")),
-                    heading(name, tx.tx, wide, "bold"),
+                    heading(name, host_text(tx.tx, 40), wide, "bold"),
                     *verdict_rows(attempt.verdict, wide, EVIDENCE),
                 ]
         rows += [

@@ -1,0 +1,109 @@
+"""10,000 journal lines a second: keys are answered, and every line that is not shown is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from ddtree_console.services.api import JournalLine
+from ddtree_console.ui.screens.journal import JournalScreen
+from ddtree_console.ui.widgets.feed import JournalFeed
+from ddtree_console.ui.widgets.journal import KEEP
+from tests.ui.doubles import INVOCATION, WALL, DoubleConsole, snapshots
+from tests.ui.helpers import make, press, screen_text
+
+RATE = 10_000
+
+
+class Flood(DoubleConsole):
+    """Lines come with the clock."""
+
+    def __init__(self) -> None:
+        super().__init__(snapshots()["ready"])
+        self.began = time.monotonic()
+
+    def made(self) -> int:
+        """Lines so far."""
+        return int((time.monotonic() - self.began) * RATE)
+
+    def journal(self, key: str, after: int = -1, limit: int = 2000) -> Sequence[JournalLine]:
+        """The newest `limit`."""
+        end = self.made()
+        first = max(after + 1, end - limit)
+        text = "[TP0] Decode batch, #running-req: 4, token usage: 0.42, gen throughput (token/s): 171.03"
+        return [JournalLine(n, WALL, "u", f"{n} {text}", 6, INVOCATION) for n in range(first, end)]
+
+
+async def test_keys_are_answered_within_50_ms_in_a_flood() -> None:
+    double = Flood()
+    app = make(double)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await press(pilot, "l")
+        feed = app.screen.query_one(JournalFeed)
+        waits = []
+        until = time.monotonic() + 3.0
+        while time.monotonic() < until:
+            # From the key to its effect, with nothing else between: a key press turns following off or on.
+            before, start = feed.following, time.perf_counter()
+            app.simulate_key("f")
+            while feed.following is before:
+                await pilot.pause(0)
+            waits.append(time.perf_counter() - start)
+        waits.sort()
+        assert waits[int(len(waits) * 0.95)] < 0.05
+        assert feed.after > RATE
+        gaps = [x for x in feed._all if x.gap]
+        assert feed.skipped > 0 and gaps
+        assert feed.count <= KEEP
+
+
+async def test_every_line_is_shown_or_counted() -> None:
+    double = DoubleConsole(snapshots()["ready"])
+    double.lines = [JournalLine(n, WALL, "u", f"line {n}", 6, INVOCATION) for n in range(5000)]
+    app = make(double)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "l")
+        feed = app.screen.query_one(JournalFeed)
+        assert feed.count == 2000 and feed.after == 4999
+        double.lines = [JournalLine(n, WALL, "u", f"line {n}", 6, INVOCATION) for n in range(5000, 12_000)]
+        feed.pull()
+        assert feed.skipped == 5000
+        await press(pilot)
+        assert "+5,000 dropped" in screen_text(app)
+        assert any("+5,000 lines not shown" in x.gap for x in feed._all)
+
+
+async def test_pause_takes_nothing_and_filter_narrows_the_view() -> None:
+    double = DoubleConsole(snapshots()["ready"])
+    app = make(double)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "l", "space")
+        feed = app.screen.query_one(JournalFeed)
+        double.lines = [*double.lines, JournalLine(60, WALL, "u", "after the pause", 6)]
+        feed.pull()
+        assert feed.after == 59
+        await press(pilot, "space")
+        assert feed.after == 60
+        await press(pilot, "slash", "a", "f", "t", "e", "r", "enter")
+        assert isinstance(app.screen, JournalScreen)
+        assert feed.count == 2  # the line and the gap marker, which is never hidden
+        assert "after the pause" in screen_text(app)
+
+
+@pytest.mark.parametrize("key", ["k", "pageup", "g"])
+async def test_scrolling_up_stays_while_lines_come(key: str) -> None:
+    double = DoubleConsole(snapshots()["ready"])
+    app = make(double)
+    async with app.run_test(size=(120, 20)) as pilot:
+        await press(pilot, "l", key)
+        feed = app.screen.query_one(JournalFeed)
+        top = feed.scroll_offset.y
+        assert not feed.following
+        double.lines = [*double.lines, JournalLine(60, WALL, "u", "new", 6)]
+        feed.pull()
+        await press(pilot)
+        assert feed.scroll_offset.y == top and feed.unseen == 1
+        await press(pilot, "f")
+        assert feed.following and feed.scroll_offset.y == feed.max_scroll_y
