@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ddtree_console import __version__
 
@@ -10,12 +11,20 @@ EXIT_CODES = """exit codes: 0 ready or done, 2 input, 3 failed and went back, 4 
 5 unreachable, 6 locked, 7 refused, 8 serving but not committed, 130 interrupted"""
 
 
-def _common(*, live: bool = True) -> argparse.ArgumentParser:
+def _shared(parser: argparse.ArgumentParser, *, again: bool) -> None:
+    """Options of every command. again: below a subcommand, where a default would undo what stood before it."""
+    fleet: Any = argparse.SUPPRESS if again else None
+    read_only: Any = argparse.SUPPRESS if again else False
+    parser.add_argument("--fleet", metavar="FILE", default=fleet, help="fleet file; profiles lie beside it")
+    parser.add_argument(
+        "--read-only", action="store_true", default=read_only, help="refuse everything that changes a host"
+    )
+
+
+def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--fleet", metavar="FILE", help="fleet file; profiles lie beside it")
+    _shared(common, again=True)
     common.add_argument("--json", action="store_true", help="JSON with documented keys instead of text")
-    if live:
-        common.add_argument("--read-only", action="store_true", help="refuse everything that changes a host")
     return common
 
 
@@ -63,12 +72,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"ddtree-console {__version__}")
-    top.add_argument("--fleet", metavar="FILE", help="fleet file; profiles lie beside it")
-    top.add_argument("--read-only", action="store_true", help="refuse everything that changes a host")
+    _shared(top, again=False)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands (none: the screen)")
 
-    def add(name: str, text: str, *, live: bool = True) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text, parents=[_common(live=live)], epilog=EXIT_CODES)
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[_common()], epilog=EXIT_CODES)
 
     one = add("status", "one line a service; exit 0 when all asked are ready")
     one.add_argument("scope", nargs="?", type=_scope, metavar="HOST[/SERVICE]")
@@ -101,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("what", nargs="+", metavar="HOST UNIT | FILE.service")
     one = add("check", "connection, sudo, python, systemd, unit, port, GPUs, way back")
     one.add_argument("scope", type=_scope, metavar="HOST[/SERVICE]")
-    one = add("demo", "two sandbox hosts on this machine, without GPU or torch", live=False)
+    one = add("demo", "two sandbox hosts on this machine, without GPU or torch")
     one.add_argument("--speed", type=float, default=20.0, metavar="N", help="how much faster than recorded")
     one.add_argument("--headless", action="store_true", help="no screen: print the fleet file and stay up")
     return top

@@ -69,7 +69,8 @@ class Narrator:
         name, state = str(data.get(event.kind, "?")), str(data.get("state", "run"))
         key = (event.kind, name)
         if state == "run":
-            if key in self._running or event.kind == ev.STEP:
+            # Steps and rungs are told when they end; a phase may take minutes, so its start is told as well.
+            if key in self._running or event.kind != ev.PHASE:
                 return []
             self._running.add(key)
         else:

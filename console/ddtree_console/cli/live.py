@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from ddtree_console.cli.demo import reached
 from ddtree_console.domain.spec import Fleet
 from ddtree_console.services.api import HostError, NoFleet
 from ddtree_console.services.console import LiveConsole
@@ -37,7 +38,7 @@ def load_fleet(explicit: str | None) -> Fleet:
     found = load.find_fleet(explicit)
     if found is None:
         raise NoFleet(load.searched())
-    return load.load_fleet(found)
+    return reached(load.load_fleet(found))
 
 
 def build(fleet: Fleet, read_only: bool) -> LiveConsole:

@@ -43,6 +43,13 @@ class Store(Protocol):
         ...
 
 
+def _on_disk(action: str, error: Exception) -> HostError:
+    """What is wrong with a profile's file, as the API's error."""
+    problems = getattr(error, "problems", None)
+    cause = "; ".join(map(str, problems)) if problems else str(error.args[-1] if error.args else error)
+    return HostError("profiles", action, cause, "correct it, then try again", 2)
+
+
 class LiveConsole:
     """As services.api.Console. clock: monotonic seconds; random: 0..1."""
 
@@ -109,11 +116,17 @@ class LiveConsole:
 
     async def profiles(self) -> Mapping[str, Profile]:
         """As Console.profiles; HostError(2) for a broken file."""
-        return await asyncio.to_thread(self._store.profiles)
+        try:
+            return await asyncio.to_thread(self._store.profiles)
+        except (ValueError, OSError) as error:
+            raise _on_disk("read the profiles", error) from error
 
     async def save_profile(self, base: str, name: str, edited: Profile) -> str:
         """As Console.save_profile."""
-        return str(await asyncio.to_thread(self._store.save, base, name, edited))
+        try:
+            return str(await asyncio.to_thread(self._store.save, base, name, edited))
+        except (ValueError, KeyError, OSError) as error:
+            raise _on_disk(f"save profile {name}", error) from error
 
     async def preview(self, key: str, profile: str | Profile) -> DeployPreview:
         """As Console.preview."""
