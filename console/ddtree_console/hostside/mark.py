@@ -46,9 +46,14 @@ def _path(roots: Roots, unit: str) -> Path:
 def read(roots: Roots, unit: str) -> Mark:
     """The mark of the newest transaction of this boot, or an empty one."""
     raw = durable.read_json(_path(roots, unit))
-    known = {f.name: raw[f.name] for f in fields(Mark) if f.name in raw}
-    if "tried" in known:
-        known["tried"] = tuple(known["tried"])
+    if isinstance(raw.get("tried"), list):
+        raw["tried"] = tuple(str(name) for name in raw["tried"])
+    plain = Mark()
+    known = {}
+    for field_ in fields(Mark):
+        value, kind = raw.get(field_.name), type(getattr(plain, field_.name))
+        if isinstance(value, kind) or (kind is float and isinstance(value, int)):
+            known[field_.name] = value
     return Mark(**known)
 
 

@@ -15,8 +15,7 @@ from ddtree_console.domain.txview import Verdict
 from ddtree_console.hostside import durable, eventlog, kept, locks, mark, tx, tx_back, tx_end, unitctl
 from ddtree_console.hostside.hostclock import Clock
 from ddtree_console.hostside.roots import Roots
-from ddtree_console.hostside.tx_base import Requested, Target, Tx
-from ddtree_console.hostside.tx_wait import Served
+from ddtree_console.hostside.tx_base import Requested, Served, Target, Tx
 from ddtree_console.hostside.unitctl import Refused
 
 LOCK_WAIT_S = 30.0

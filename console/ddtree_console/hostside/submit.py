@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ddtree_console.hostside.hostclock import Clock, stamp
 from ddtree_console.hostside.reply import refuse, say
 from ddtree_console.hostside.roots import Roots
 
-UNIT_NAME = re.compile(r"[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*\.service")
+UNIT_NAME = re.compile(r"[A-Za-z0-9_:@][A-Za-z0-9_.:@-]*\.service")
 TARGET = re.compile(r"new|way-back|known-good|r[0-9]+")
 FOLLOW_S = 0.2
 LEAVE_S = 10.0
@@ -92,18 +92,19 @@ def unit_of_holder(roots: Roots, name: str, holder: Mapping[str, Any]) -> str:
     return ""
 
 
-def take_over(roots: Roots, plan: Plan, clock: Clock) -> None:
-    """SIGKILL to the transactions in our way, then their recovery is followed to its end."""
+def take_over(roots: Roots, plan: Plan, clock: Clock) -> list[str]:
+    """SIGKILL to the transactions in our way, then their recovery is followed to its end; whom it was taken from."""
+    took: list[str] = []
     while True:
         found = busy(roots, plan)
-        if found is None:
-            return
-        unit = unit_of_holder(roots, *found)
-        if not unit:
-            return
+        unit = unit_of_holder(roots, *found) if found is not None else ""
+        if found is None or not unit:
+            break
+        took.append(f"{unit} from {locks.describe(found[1])}")
         kill_and_follow(unit, clock)
         if busy(roots, plan) == found:
-            return
+            break
+    return took
 
 
 def kill_and_follow(unit: str, clock: Clock) -> None:
@@ -130,8 +131,7 @@ def submit(roots: Roots, plan: Plan, clock: Clock) -> int:
         return refuse(7, "only root may deploy here", "give the user sudo -n")
     wait_for_the_last(roots, plan.unit, clock)
     tx_end.close_cut(roots, [plan.unit], clock)
-    if plan.takeover:
-        take_over(roots, plan, clock)
+    took = take_over(roots, plan, clock) if plan.takeover else []
     found = busy(roots, plan)
     if found is not None:
         cause = f"{found[0]} is locked by {locks.describe(found[1])}"
@@ -149,7 +149,7 @@ def submit(roots: Roots, plan: Plan, clock: Clock) -> int:
         if refusal is not None:
             return refuse(refusal.code, refusal.cause, refusal.next_step)
         _note_failed(roots, plan, state.active, state.sub)
-    return start(roots, plan, clock)
+    return start(roots, plan, clock, took)
 
 
 def _note_failed(roots: Roots, plan: Plan, active: str, sub: str) -> None:
@@ -162,12 +162,12 @@ def _note_failed(roots: Roots, plan: Plan, active: str, sub: str) -> None:
         sys.stderr.write(f"state.json: {error.strerror}\n")
 
 
-def start(roots: Roots, plan: Plan, clock: Clock) -> int:
+def start(roots: Roots, plan: Plan, clock: Clock, took: Sequence[str] = ()) -> int:
     """Writes plan.json and starts the transient unit."""
     tx = f"{stamp(clock.wall())}-{os.urandom(2).hex()}"
     requests.withdraw(roots, plan.unit)
     try:
-        durable.write_json(roots.live(plan.unit) / "plan.json", {**plan.to_json(), "tx": tx}, 0o600)
+        durable.write_json(roots.live(plan.unit) / "plan.json", {**plan.to_json(), "tx": tx, "took": list(took)}, 0o600)
     except OSError as error:
         return refuse(7, f"{roots.live(plan.unit)}: {error.strerror}", "make room in /run")
     done = systemctl.run(run_argv(roots, plan), 30)

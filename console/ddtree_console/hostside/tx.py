@@ -59,6 +59,8 @@ def begin(tx: Tx, target: str, candidate: Candidate | None) -> None:
         changed=changed,
         **{"from": plan.origin},
     )
+    for taken in durable.read_json(tx.roots.live(plan.unit) / "plan.json").get("took") or ():
+        tx.note(f"taken over: {taken}")
 
 
 def lock(tx: Tx) -> None:

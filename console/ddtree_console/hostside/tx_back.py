@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.plan import Candidate, Plan
 from ddtree_console.domain.txview import Verdict
-from ddtree_console.hostside import durable, kept, releases, tx_commit, tx_end, tx_steps, tx_wait, unitctl
+from ddtree_console.hostside import durable, kept, releases, tx_commit, tx_end, tx_steps, unitctl
 from ddtree_console.hostside.roots import Roots
-from ddtree_console.hostside.tx_base import Requested, Target, Tx
+from ddtree_console.hostside.tx_base import Requested, Served, Target, Tx
 from ddtree_console.hostside.unitctl import Refused
 
 LEAVE = "leave"
@@ -85,6 +85,8 @@ def attempt(tx: Tx, target: Target, *, gate: bool, judge: bool) -> Verdict:
     """One start of one target to its commit. On success the outcome is recorded; Requested and Refused go through."""
     before = tx_steps.stop(tx)
     tx_steps.free(tx, before, gate)
+    from ddtree_console.hostside import tx_wait  # half of all imports, and none of it is needed to stop
+
     started = tx_steps.start(tx, target)
     served = tx_wait.wait(tx, target.candidate, started, judge)
     if not served.verdict.ok:
@@ -93,7 +95,7 @@ def attempt(tx: Tx, target: Target, *, gate: bool, judge: bool) -> Verdict:
     return served.verdict
 
 
-def settle(tx: Tx, target: Target, served: tx_wait.Served) -> None:
+def settle(tx: Tx, target: Target, served: Served) -> None:
     """What held is committed, and the outcome recorded. Refused(process-changed) when the commit disturbed it."""
     state = outcome_of(tx, target.key)
     if target.committed:
@@ -118,6 +120,8 @@ def to_service(tx: Tx) -> bool:
     """Stops this slot, swaps enablement, and confirms that the other one serves. False when it does not."""
     other = tx.plan.way_back_service or ""
     tx_steps.stop(tx)
+    from ddtree_console.hostside import tx_wait  # as in attempt()
+
     unitctl.remove_trial(tx.roots, tx.unit)
     served = tx_wait.wait_other(tx)
     if not served.verdict.ok:

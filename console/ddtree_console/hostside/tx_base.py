@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.plan import Candidate, Plan
 from ddtree_console.domain.secrets import mask as mask_secrets
+from ddtree_console.domain.txview import Verdict
 from ddtree_console.hostside import mark, procfs, requests
 from ddtree_console.hostside.eventlog import EventLog
 from ddtree_console.hostside.hostclock import Clock
@@ -42,6 +43,17 @@ class Target:
     profile: str
     candidate: Candidate
     committed: bool = False
+
+
+@dataclass(frozen=True)
+class Served:
+    """How a wait ended. serves: what answers. secs: of each rung and phase. invocation, main_pid: of what held."""
+
+    verdict: Verdict
+    serves: str = ""
+    secs: tuple[tuple[str, float], ...] = ()
+    invocation: str = ""
+    main_pid: int = 0
 
 
 class Tx:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddtree_console.hostside import durable, kept, releases, unitctl
-from ddtree_console.hostside.tx_base import Target, Tx
+from ddtree_console.hostside.tx_base import Served, Target, Tx
 from ddtree_console.hostside.tx_steps import made
-from ddtree_console.hostside.tx_wait import Served
 from ddtree_console.hostside.unitctl import Refused
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ddtree_console.domain import events as ev
@@ -14,22 +13,11 @@ from ddtree_console.domain.txview import Verdict
 from ddtree_console.hostside import unitctl
 from ddtree_console.hostside.ladder import Expect
 from ddtree_console.hostside.ladder_io import Wait
-from ddtree_console.hostside.tx_base import Requested, Tx
+from ddtree_console.hostside.tx_base import Requested, Served, Tx
 from ddtree_console.hostside.tx_steps import Started, last_good
 from ddtree_console.hostside.unitctl import Refused
 
 EVIDENCE_LINES = 12
-
-
-@dataclass(frozen=True)
-class Served:
-    """How a wait ended. serves: what answers. secs: of each rung and phase. invocation, main_pid: of what held."""
-
-    verdict: Verdict
-    serves: str = ""
-    secs: tuple[tuple[str, float], ...] = ()
-    invocation: str = ""
-    main_pid: int = 0
 
 
 def engine_of(name: str) -> Engine:

@@ -6,6 +6,7 @@ before its nth change of anything (file, systemd). When it cuts it writes `reach
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -68,7 +69,25 @@ def arm(unit: str) -> None:
         setattr(durable, name, cutter.before(getattr(durable, name), lambda *_: True))
 
 
+def fill(unit: str) -> None:
+    """Refuses every write below the folder that full-UNIT names, as a full disk does."""
+    path = HERE / f"full-{unit}"
+    if not path.exists():
+        return
+    full = path.read_text()
+    opened = os.open
+
+    def no_room(file: Any, flags: int, *more: Any, **named: Any) -> int:
+        if flags & os.O_CREAT and str(file).startswith(full + "/"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+        return opened(file, flags, *more, **named)
+
+    os.open = no_room  # type: ignore[assignment]
+
+
 if __name__ == "__main__":
+    if sys.argv[-2] in ("tx", "recover"):
+        fill(sys.argv[-1])
     if sys.argv[-2] == "tx":
         arm(sys.argv[-1])
     sys.exit(host.main(sys.argv[1:]))

@@ -177,7 +177,8 @@ class Slot:
 
     def active(self) -> str:
         """ActiveState of the unit."""
-        return self.host.machine.units[self.unit].active
+        unit = self.host.machine.units.get(self.unit)
+        return "inactive" if unit is None else unit.active
 
     async def serves(self) -> str:
         """The model that answers on the port, '' when nothing does."""

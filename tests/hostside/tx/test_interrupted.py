@@ -1,4 +1,4 @@
-"""A transaction cut anywhere: recovery (or the next boot) ends in a name, a committed release serves, no trial is left."""
+"""A transaction cut anywhere: recovery or the next boot ends in a name, a committed release serves, no trial stays."""
 
 from __future__ import annotations
 
