@@ -207,6 +207,28 @@ async def test_rollback_sends_one_line_to_a_command_that_waits_for_it() -> None:
     assert (plan.what, plan.to) == ("rollback", "way-back")
 
 
+async def test_rollback_waits_for_no_slower_command_and_for_no_lost_connection() -> None:
+    host = ScriptedHost()
+    host.answers["submit"] = lambda plan: [{"ok": True, "tx": "t2"}]
+    async with console(host, random=lambda: 0.0) as one:
+        commands = one.monitor.hosts["h1"].commands
+        slow = [await commands.arm("logs"), await commands.arm("logs")]
+        await one.preview_rollback("h1/s1")
+        async with asyncio.timeout(5):
+            assert (await one.rollback("h1/s1")).tx == "t2"
+        for command in slow:
+            await command.close()
+        await one.preview_rollback("h1/s1")
+        for _ in range(5):
+            await asyncio.sleep(0)  # the command starts
+        assert host.newest("submit").sent == []
+        host.cut()
+        await until(one, lambda: host.connects == 2 and one.snapshot().hosts[0].link == "up")
+        async with asyncio.timeout(5):
+            assert (await one.rollback("h1/s1")).tx == "t2"
+    assert len(host.calls) == 2
+
+
 async def test_rollback_works_without_a_countdown_and_without_a_way_back_to_render() -> None:
     host = ScriptedHost()
     host.answers["submit"] = lambda plan: [{"ok": True, "tx": "t3"}]

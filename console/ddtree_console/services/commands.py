@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ddtree_console.services.api import HostError
 from ddtree_console.services.link import HostLink
 from ddtree_console.services.session import parse_object
-from ddtree_console.transport.base import Process, TransportError
+from ddtree_console.transport.base import Process, Transport, TransportError
 
+AT_ONCE = 2
 CHANGING = frozenset({"submit", "request", "adopt"})
 
 
@@ -20,6 +21,8 @@ class Commands:
 
     def __init__(self, link: HostLink) -> None:
         self._link, self.name = link, link.host.name
+        # sshd may allow four sessions only: watcher, journal, and these.
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     def _guard(self, command: str) -> None:
         if command in CHANGING and not self._link.state.privileged:
@@ -33,7 +36,8 @@ class Commands:
         stdin = json.dumps(payload).encode() + b"\n"
         while True:
             try:
-                done = await transport.run(launcher.argv(command), stdin, timeout)
+                async with self._slots:
+                    done = await transport.run(launcher.argv(command), stdin, timeout)
                 if done.status is None:
                     raise HostError(self.name, command, "connection lost before it ended", "try again", 5)
                 answers = [x for line in done.stdout.splitlines() if (x := parse_object(line)) is not None]
@@ -47,7 +51,8 @@ class Commands:
         """The answer's lines as bytes (journal entries); HostError for a lost connection."""
         transport, launcher = await self._link.ready(command)
         try:
-            done = await transport.run(launcher.argv(command), json.dumps(payload).encode() + b"\n", timeout)
+            async with self._slots:
+                done = await transport.run(launcher.argv(command), json.dumps(payload).encode() + b"\n", timeout)
         except (TransportError, TimeoutError) as error:
             raise as_host_error(self.name, command, error) from error
         if done.status is None:
@@ -64,21 +69,38 @@ class Commands:
             raise HostError(self.name, command, "the host gave no answer", "try again, then see `check`", 5)
         return answers[-1]
 
-    async def arm(self, command: str) -> Armed:
-        """Starts a command that waits for its stdin, so that only the payload has to travel when it matters."""
+    async def arm(self, command: str, *, urgent: bool = False) -> Armed:
+        """Starts a command that waits for its stdin, so that only the payload has to travel when it matters.
+
+        It counts as a short command until it is fired or closed; urgent: it waits for no other one.
+        """
         transport, launcher = await self._link.ready(command)
         self._guard(command)
+        if not urgent:
+            await self._slots.acquire()
+        done = _nothing if urgent else self._slots.release
         try:
-            return Armed(self.name, command, await transport.start(launcher.argv(command)))
-        except TransportError as error:
-            raise as_host_error(self.name, command, error) from error
+            return Armed(self.name, command, transport, await transport.start(launcher.argv(command)), done)
+        except BaseException as error:
+            done()
+            if isinstance(error, TransportError):
+                raise as_host_error(self.name, command, error) from error
+            raise
 
 
 class Armed:
     """A started command that reads its payload from one line of stdin."""
 
-    def __init__(self, host: str, command: str, process: Process) -> None:
-        self._host, self._command, self._process = host, command, process
+    def __init__(
+        self, host: str, command: str, transport: Transport, process: Process, done: Callable[[], None]
+    ) -> None:
+        self._host, self._command, self._transport, self._process = host, command, transport, process
+        self._done: Callable[[], None] | None = done
+
+    @property
+    def usable(self) -> bool:
+        """Whether its connection is still there."""
+        return self._done is not None and not self._transport.closed.is_set()
 
     async def fire(self, payload: Mapping[str, Any], timeout: float = 30.0) -> dict[str, Any]:
         """Its answer; HostError as `Commands.call`."""
@@ -92,12 +114,19 @@ class Armed:
         except (TransportError, TimeoutError) as error:
             raise as_host_error(self._host, self._command, error) from error
         finally:
-            await self._process.close()
+            await self.close()
         raise HostError(self._host, self._command, "the host gave no answer", "try again", 5)
 
     async def close(self) -> None:
-        """Ends it unused."""
+        """Ends it; once fired that changes nothing."""
+        done, self._done = self._done, None
+        if done is not None:
+            done()
         await self._process.close()
+
+
+def _nothing() -> None:
+    """What an urgent command has to give back."""
 
 
 def as_host_error(host: str, action: str, error: BaseException) -> HostError:

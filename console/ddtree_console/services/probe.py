@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddtree_console.domain.engines.base import Engine, Figures, Request
+from ddtree_console.domain.secrets import mask_data
 from ddtree_console.domain.snapshot import HttpState
 from ddtree_console.services.ask import Answer, Asker, Target
 
@@ -126,7 +127,7 @@ class Probe:
             answer = await self._ask(asker, target, request, SLOW)
             raw = answer.json()
             if answer.status == 200 and isinstance(raw, dict):
-                self._memory.info = raw
+                self._memory.info = raw = mask_data(raw)
                 self.state = replace(self.state, info=raw)
                 self._set(self._engine.figures_of_info(raw), "server_info")
                 return

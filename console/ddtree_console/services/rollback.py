@@ -64,13 +64,21 @@ class Trigger:
 
     async def submit(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """The host's answer, through the waiting command where there is one; HostError for a refusal."""
-        if self._starting is not None:
-            await asyncio.wait((self._starting,))
-        armed, self._armed = self._armed, None
+        if self._starting is not None and not self._starting.done():
+            # It waits behind slower commands; going back does not.
+            self._starting.cancel()
+        self._starting = None
         if self._expiry is not None:
             self._expiry.cancel()
+        armed, self._armed = self._armed, None
+        if armed is not None and not armed.usable:
+            await armed.close()
+            armed = None
         if armed is None:
-            return await self._commands.call("submit", plan)
+            try:
+                armed = await self._commands.arm("submit", urgent=True)
+            except HostError:
+                return await self._commands.call("submit", plan)
         return await armed.fire(plan)
 
     async def close(self) -> None:
