@@ -137,7 +137,7 @@ BEGIN: dict[str, Any] = {
     "source": "r11",
     "target": "r12",
     "profile": "shadow-small",
-    "on_failure": "r11, then linear-wrapper",
+    "on_failure": "back",
     "deadline": 700.0,
     "hold": 20.0,
     "t": 100.0,
@@ -191,7 +191,7 @@ CRASH = {
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
         "Exception: Capture CUDA graph failed: CUDA out of memory. [bold]not markup[/]",
     ],
-    "exit": {"result": "exit-code", "code": "exited", "status": 1, "restarts": 0},
+    "exit": {"result": "exit-code", "code": 1, "status": 1, "restarts": 0},
     "t": 209.0,
 }
 WENT_BACK = (

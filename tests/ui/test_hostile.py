@@ -118,7 +118,7 @@ def all_rows(text: str, wide: int) -> list[Row]:
     return rows + check_rows([Check(text, text, text, text)], wide)
 
 
-@pytest.mark.parametrize("wide", [18, 40, 79, 160])
+@pytest.mark.parametrize("wide", [18, 100])
 @pytest.mark.parametrize("text", [EVIL, "x" * 1_000_000, "漢字" * 400, "", "a\tb"])
 def test_no_view_lets_controls_through_or_grows_without_limit(text: str, wide: int) -> None:
     rows = all_rows(text, wide)

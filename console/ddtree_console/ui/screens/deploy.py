@@ -9,7 +9,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from ddtree_console.domain.snapshot import FleetSnapshot
+from ddtree_console.domain.snapshot import FleetSnapshot, ReleaseState
 from ddtree_console.domain.txview import TxView
 from ddtree_console.ui.paint import Piece, Row, clock, heading, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
@@ -40,6 +40,11 @@ class DeployScreen(ConsoleScreen):
         service = snapshot.service(self.key)
         return service.tx if service is not None else None
 
+    def _on_failure(self, tx: TxView, snapshot: FleetSnapshot) -> str:
+        service = snapshot.service(self.key)
+        kept = service.release if service is not None else ReleaseState()
+        return view.on_failure(tx, kept.known_good or tx.source, kept.way_back)
+
     def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
         """As drawn: from, to, time of deadline, on failure."""
         tx = self._tx(snapshot)
@@ -50,7 +55,8 @@ class DeployScreen(ConsoleScreen):
         head, _, rest = words.partition("  ")
         if self.size.width < 110:
             return [(f" {head}  ", "title"), (host_text(rest, 200), "")]
-        failure = f"   on failure: {host_text(tx.on_failure, 80)}" if tx.on_failure else ""
+        then = self._on_failure(tx, snapshot)
+        failure = f"   on failure: {then}" if then else ""
         return [(f" {head}  ", "title"), (host_text(rest, 200), ""), (failure, "dim")]
 
     def draw(self, snapshot: FleetSnapshot, now: float) -> None:
@@ -61,8 +67,9 @@ class DeployScreen(ConsoleScreen):
             pane.show([row(("  no deployment of this service is known yet; d deploys", "dim"))])
             return
         rows = self._lost(snapshot, now, wide)
-        if 38 <= self.size.width < 110 and tx.on_failure and tx.running:
-            rows.append(row((f" on failure: {host_text(tx.on_failure, 80)}", "dim")))
+        then = self._on_failure(tx, snapshot)
+        if 38 <= self.size.width < 110 and then and tx.running:
+            rows.append(row((f" on failure: {then}", "dim")))
         t = self.console_app.host_time(self.key)
         rows += self._short(tx, t, wide) if wide < 38 else view.body_rows(tx, t, wide)
         pane.show(rows)

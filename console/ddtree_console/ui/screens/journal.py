@@ -27,6 +27,7 @@ class JournalScreen(ConsoleScreen):
         Binding("space", "pause", "pause", id="pause", tooltip="take no new lines for now"),
         Binding("slash", "filter", "filter", id="filter", tooltip="only lines with these words"),
         Binding("i", "invocation", "this start", id="invocation", tooltip="only lines of the unit's current start"),
+        Binding("b", "probes", "probes", id="probes", tooltip="show or fold the lines that health probes leave"),
     ]
 
     def __init__(self, key: str) -> None:
@@ -83,6 +84,11 @@ class JournalScreen(ConsoleScreen):
         self._only = not self._only and unit is not None and bool(unit.invocation)
         self.query_one(JournalFeed).only(invocation=unit.invocation if self._only and unit is not None else "")
         self._note()
+
+    def action_probes(self) -> None:
+        """Fold or show."""
+        feed = self.query_one(JournalFeed)
+        feed.unfold(not feed.unfolded)
 
     def action_filter(self) -> None:
         """Opens the filter line."""

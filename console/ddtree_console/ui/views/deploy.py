@@ -60,6 +60,36 @@ def title(tx: TxView, key: str, t: float) -> str:
     return f"{what}  {host} / {name}   {move}   {took}"
 
 
+def on_failure(tx: TxView, known_good: str, way_back: str) -> str:
+    """r11, then linear-wrapper: what happens by itself if it fails; '' for a rollback."""
+    if tx.what == "rollback":
+        return ""
+    if tx.on_failure in ("stop", "leave"):
+        return {"stop": "stop the unit", "leave": "leave it as it is"}[tx.on_failure]
+    if tx.on_failure != "back":
+        return host_text(tx.on_failure, 80)
+    names = dict.fromkeys(host_text(n, 40) for n in (known_good, way_back) if n)
+    return ", then ".join(names) or "stop the unit"
+
+
+def exit_words(result: object, code: object, status: object, restarts: object) -> str:
+    """How a unit ended, as a person says it; codes are those of waitid(2)."""
+    how = {1: f"exit status {status}", 2: f"killed by signal {status}", 3: f"killed by signal {status}, core dumped"}
+    words = how.get(code, f"{code} {status}") if isinstance(code, int) and code else str(code or "")
+    if isinstance(code, str) and code:
+        words = f"{code} {status}"
+    again = f" · {restarts} restarts" if restarts else ""
+    return host_text(f"{result or '–'} · {words or 'no exit'}{again}", 160)
+
+
+def decisive(verdict: Verdict, lines: int) -> tuple[str, ...]:
+    """At most so many evidence lines, the one with the cause the last of them where it is among them."""
+    words = verdict.cause.rpartition(": ")[2][:60]
+    found = [i for i, line in enumerate(verdict.evidence) if words and words in line]
+    end = found[-1] + 1 if found and len(verdict.evidence) > lines else len(verdict.evidence)
+    return verdict.evidence[max(0, end - lines) : end]
+
+
 def deadline(tx: TxView) -> float | None:
     """Seconds from the beginning until the total deadline, which events carry as a moment."""
     return tx.deadline - tx.began if tx.deadline is not None and tx.deadline > tx.began else None
@@ -167,9 +197,9 @@ def verdict_rows(verdict: Verdict, wide: int, lines: int = 6) -> list[Row]:
     if verdict.remedy:
         rows += wrap("-> " + host_text(verdict.remedy), wide - 1, "  ", "bold")
     if verdict.exit:
-        known = "  ".join(host_text(f"{k} {v}", 160) for k, v in verdict.exit.items())
+        known = exit_words(*(verdict.exit.get(k) for k in ("result", "code", "status", "restarts")))
         rows.append(row(("  exit  ", "dim"), (fit(known, wide - 9).rstrip(), "")))
-    for line in verdict.evidence[-lines:] if lines else ():
+    for line in decisive(verdict, lines) if lines else ():
         rows.append(row(("  │ ", "dim"), (fit(host_text(line), wide - 5).rstrip(), "dim")))
     return rows
 

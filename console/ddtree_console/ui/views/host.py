@@ -6,6 +6,7 @@ from ddtree_console.domain.service_state import proved
 from ddtree_console.domain.snapshot import Gpu, GpuReport, HostSnapshot, ServiceSnapshot, UnitState
 from ddtree_console.domain.spec import Service
 from ddtree_console.ui.paint import Piece, Row, ago, bar, fit, gib, heading, host_text, row, whole_gib, wrap
+from ddtree_console.ui.views.deploy import exit_words
 
 HOT = 85
 """degrees C from which a temperature is coloured; Ada and Blackwell boards throttle from about 90."""
@@ -80,7 +81,7 @@ def unit_rows(unit: UnitState | None, service: ServiceSnapshot, age: float | Non
     fields: list[tuple[str, str, str]] = [
         ("unit", f"{unit.unit}  {unit.enabled}", ""),
         ("state", active + since, "bad" if bad else ""),
-        ("result", f"{unit.result or '–'}  exit {unit.exit_code}/{unit.exit_status}", "bad" if bad else ""),
+        ("result", exit_words(unit.result, unit.exit_code, unit.exit_status, 0), "bad" if bad else ""),
         ("restarts", str(unit.restarts), "warn" if unit.restarts else ""),
         ("start", f"{unit.invocation[:12] or '–'}  pid {unit.main_pid or '–'}", ""),
         ("memory", f"{gib(unit.memory)}G" if unit.memory is not None else "–", ""),

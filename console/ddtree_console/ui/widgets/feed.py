@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from textual import events
@@ -33,8 +34,20 @@ class JournalFeed(JournalPane):
         if key == self.key:
             return
         self.key = key
+        self.is_probe = self._prober(key)
         self.reset()
         self.pull()
+
+    def _prober(self, key: str) -> Callable[[str], bool]:
+        """The engine of the service knows how its access lines of probes look."""
+        from ddtree_console.domain.engines.registry import get
+
+        services = cast("ConsoleApp", self.app).services
+        if services is None:
+            return lambda text: False
+        profile = services.fleet.profiles.get(services.fleet.service(key).profile)
+        reader = get(profile.engine if profile is not None else "sglang").reader()
+        return lambda text: "HTTP/" in text and any(f.kind == "access" for f in reader.feed(text[:1000]))
 
     def pull(self) -> None:
         """Takes what is new, unless paused or hidden under another screen."""
@@ -50,6 +63,8 @@ class JournalFeed(JournalPane):
         parts = [f"{self.count:,} line{'' if self.count == 1 else 's'}"]
         if self.skipped + dropped:
             parts.append(f"+{self.skipped + dropped:,} dropped")
+        if self.folded:
+            parts.append(f"{self.folded:,} of probes folded")
         if self.paused:
             parts.append("paused")
         elif self.following:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -57,6 +57,10 @@ class JournalPane(Rows):
         self._view: list[JournalLine] = []
         self._words = ""
         self._invocation = ""
+        self.is_probe: Callable[[str], bool] = lambda text: False
+        """whether a line is the trace of a health probe: folded, unless `unfolded`"""
+        self.unfolded = False
+        self.folded = 0
         self.after = -1
         self.following = True
         self.skipped = 0
@@ -107,6 +111,9 @@ class JournalPane(Rows):
     def _passes(self, line: JournalLine) -> bool:
         if line.gap:
             return True
+        if not self.unfolded and self.is_probe(line.text):
+            self.folded += 1
+            return False
         if self._invocation and line.invocation and line.invocation != self._invocation:
             return False
         if not self._words:
@@ -123,6 +130,15 @@ class JournalPane(Rows):
         if new == (self._words, self._invocation):
             return
         self._words, self._invocation = new
+        self._filter()
+
+    def unfold(self, on: bool) -> None:
+        """Shows the probes' lines, or folds them."""
+        self.unfolded = on
+        self._filter()
+
+    def _filter(self) -> None:
+        self.folded = 0
         self._view = [x for x in self._all if self._passes(x)]
         self.virtual_size = Size(0, len(self._view))
         self.follow(self.following)
@@ -130,7 +146,7 @@ class JournalPane(Rows):
     def reset(self) -> None:
         """Empty again, for another service."""
         self._all.clear()
-        self._view, self.after, self.skipped, self.unseen = [], -1, 0, 0
+        self._view, self.after, self.skipped, self.unseen, self.folded = [], -1, 0, 0, 0
         self.virtual_size = Size(0, 0)
         self.refresh()
 

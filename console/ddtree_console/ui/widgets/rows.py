@@ -46,7 +46,7 @@ class Rows(ScrollView, can_focus=True):
     """Shows rows. `show` compares with what is there and refreshes only the difference."""
 
     DEFAULT_CSS = """
-    Rows { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; scrollbar-size: 1 1;
+    Rows { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; scrollbar-size: 0 1;
            scrollbar-gutter: stable; }
     Rows.-auto { height: auto; }
     """
