@@ -49,7 +49,7 @@ def read(roots: Roots, unit: str) -> Mark:
     if isinstance(raw.get("tried"), list):
         raw["tried"] = tuple(str(name) for name in raw["tried"])
     plain = Mark()
-    known = {}
+    known: dict[str, Any] = {}
     for field_ in fields(Mark):
         value, kind = raw.get(field_.name), type(getattr(plain, field_.name))
         if isinstance(value, kind) or (kind is float and isinstance(value, int)):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddtree_console.domain.plan import Candidate, Plan
+from ddtree_console.domain.plan import Candidate, Plan, plan_from_json
 from ddtree_console.domain.snapshot import Gpu, GpuProcess, GpuReport
 from ddtree_console.hostside import (
     changes,
@@ -167,7 +168,7 @@ def test_a_rename_that_state_json_does_not_know_counts(roots: Roots) -> None:
     keep(roots, "b")
     releases.save(roots, UNIT, releases.State().with_commit("r1", {}, 1.0))
     durable.write_atomic(roots.committed(UNIT), b"a")
-    state = releases.replace(releases.load(roots, UNIT), committing="r2")
+    state = replace(releases.load(roots, UNIT), committing="r2")
     releases.save(roots, UNIT, state, {"secs": {"weights": 2.0}, "wall": 5.0})
     assert releases.load(roots, UNIT).committed == "r1"
     durable.write_atomic(roots.committed(UNIT), b"b")
@@ -276,5 +277,5 @@ def test_a_gpu_that_is_not_there_or_lost_is_refused() -> None:
 )
 def test_a_bad_plan_is_refused_by_name(bad: dict[str, object]) -> None:
     good = {**Plan("deploy", UNIT, "q", 30000, new=Candidate("[Service]\nExecStart=/x\n")).to_json()}
-    assert submit.problem_of(submit.plan_from_json(good)) == ""
-    assert submit.problem_of(submit.plan_from_json({**good, **bad})) != ""
+    assert submit.problem_of(plan_from_json(good)) == ""
+    assert submit.problem_of(plan_from_json({**good, **bad})) != ""
