@@ -231,7 +231,9 @@ class Watch:
 
 
 def _lock(holder: Mapping[str, Any] | None) -> dict[str, str] | None:
-    return None if holder is None else {k: str(holder.get(k) or "") for k in ("who", "from", "why", "since", "tx")}
+    if holder is None:
+        return None
+    return {**{k: str(holder.get(k) or "") for k in ("who", "from", "why", "tx")}, "since": locks.since(holder)}
 
 
 def main(roots: Roots, args: list[str]) -> int:

@@ -94,8 +94,9 @@ def _lock(raw: Any) -> str:
     held = mapping(raw)
     if not held:
         return ""
-    who, origin, why = (str(held.get(k) or "") for k in ("who", "from", "why"))
-    return " ".join(x for x in (who or "someone", origin and f"from {origin}", why and f"({why})") if x)
+    who, origin, why, since = (str(held.get(k) or "") for k in ("who", "from", "why", "since"))
+    words = (who or "someone", origin and f"from {origin}", since and f"since {since}", why and f"({why})")
+    return " ".join(x for x in words if x)
 
 
 def _units(state: HostState, message: Mapping[str, Any]) -> HostState:
