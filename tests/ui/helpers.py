@@ -10,15 +10,17 @@ from textual.pilot import Pilot
 
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.ui.app import ConsoleApp
-from tests.ui.doubles import WALL, DoubleConsole
+from tests.ui.canned import WALL
+from tests.ui.doubles import DoubleConsole
 
 WIDE, NORMAL, SMALL, TINY = (160, 48), (120, 40), (80, 24), (20, 5)
 
 
 def make(snapshot: FleetSnapshot | DoubleConsole | None = None, **options: Any) -> ConsoleApp:
-    """An app whose clocks stand still, on canned data."""
+    """An app on canned data; its clock stands still unless a countdown is to end."""
     double = snapshot if isinstance(snapshot, DoubleConsole) else DoubleConsole(snapshot)
-    options.setdefault("clock", lambda: 5.0)
+    still = options.get("countdown", 3600.0) >= 3600.0
+    options.setdefault("clock", (lambda: 5.0) if still else time.monotonic)
     options.setdefault("wall", lambda: WALL)
     options.setdefault("copies", Path("/nonexistent/ddtree-console-tests"))
     return ConsoleApp(lambda: double, **options)

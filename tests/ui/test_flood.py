@@ -11,7 +11,8 @@ from ddtree_console.services.api import JournalLine
 from ddtree_console.ui.screens.journal import JournalScreen
 from ddtree_console.ui.widgets.feed import JournalFeed
 from ddtree_console.ui.widgets.journal import KEEP
-from tests.ui.doubles import INVOCATION, WALL, DoubleConsole, snapshots
+from tests.ui.canned import INVOCATION, WALL, snapshots
+from tests.ui.doubles import DoubleConsole
 from tests.ui.helpers import make, press, screen_text
 
 RATE = 10_000

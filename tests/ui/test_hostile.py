@@ -26,7 +26,7 @@ from ddtree_console.services.api import Check, DeployPreview, FieldDiff, History
 from ddtree_console.ui.paint import Row, fit, host_text, width, wrap
 from ddtree_console.ui.screens.check import check_rows
 from ddtree_console.ui.views import deploy, diff, fleet, history, host, why
-from tests.ui import doubles
+from tests.ui import canned, doubles
 from tests.ui.helpers import make, press, screen_text
 
 EVIL = (
@@ -44,13 +44,13 @@ def evil_host(text: str) -> HostSnapshot:
         text, "loaded", "active", text, text, 3, text, 9, since=1.0, need_reload=True, drop_ins=(text,), fragment=text
     )
     lines = (
-        {**doubles.BEGIN, **dict.fromkeys(("who", "source", "target", "profile", "on_failure", "reason"), text)},
-        doubles.step("lock", detail=text),
-        doubles.step(text, "fail", detail=text, secs=1.0),
-        doubles.step("wait", "run"),
-        doubles.rung(text, "run", detail=text),
-        doubles.phase(text, "run", detail=text, done=1, total=3),
-        doubles.phase("graphs", "fail", detail=text),
+        {**canned.BEGIN, **dict.fromkeys(("who", "source", "target", "profile", "on_failure", "reason"), text)},
+        canned.step("lock", detail=text),
+        canned.step(text, "fail", detail=text, secs=1.0),
+        canned.step("wait", "run"),
+        canned.rung(text, "run", detail=text),
+        canned.phase(text, "run", detail=text, done=1, total=3),
+        canned.phase("graphs", "fail", detail=text),
         {
             "kind": "verdict",
             "ok": False,
@@ -72,36 +72,36 @@ def evil_host(text: str) -> HostSnapshot:
         HttpState(text, 500, text, 0.1, text, text, 1, 2, 3.0, 4.0, text),
         ReleaseState(text, text, text, text, text, (text,), (text,), text),
         (Drift(text, text, text, True),),
-        doubles.tx(*lines),
+        canned.tx(*lines),
         text,
-        doubles.NOW,
+        canned.NOW,
     )
-    bad = doubles.gpu(
+    bad = canned.gpu(
         0, 1, 48, text, processes=(GpuProcess(1, 5, text, text, text),), missing={text: text}, throttle=(text,)
     )
-    lost = replace(doubles.gpu(1, 1, 48, text), fault=text)
+    lost = replace(canned.gpu(1, 1, 48, text), fault=text)
     return HostSnapshot(
         "ct129",
         "up",
         text,
         2,
-        doubles.NOW,
+        canned.NOW,
         True,
         text,
         text,
         text,
         GpuReport(text, text, (bad, lost), text),
         (service,),
-        doubles.NOW,
+        canned.NOW,
     )
 
 
 def all_rows(text: str, wide: int) -> list[Row]:
     """Every view of the evil host."""
     one = evil_host(text)
-    service, now = one.services[0], doubles.NOW
+    service, now = one.services[0], canned.NOW
     slot = Service("ct129", "sglang-qwen", "u", 1, (0, 1))
-    items = fleet.items(FleetSnapshot(1, now, (one,)), doubles.FLEET, now)
+    items = fleet.items(FleetSnapshot(1, now, (one,)), canned.FLEET, now)
     sizes = fleet.sizes(items, wide)
     rows: list[Row] = [fleet.item_row(i, sizes) for i in items] + [fleet.tiny_row(i, wide) for i in items]
     rows += [(fleet.detail(items[0], now),), (host.link_row(one, now),)]
@@ -157,8 +157,8 @@ def test_wrap_loses_nothing_but_blanks(text: str, cells: int) -> None:
 )
 async def test_no_screen_crashes_or_leaks(keys: tuple[str, ...]) -> None:
     text = f"{EVIL} {SECRET} {'y' * 1_000_000}"
-    double = doubles.DoubleConsole(FleetSnapshot(1, doubles.NOW, (evil_host(text),)))
-    double.lines = [JournalLine(i, doubles.WALL, text, text, 6, text, text if i == 3 else "") for i in range(20)]
+    double = doubles.DoubleConsole(FleetSnapshot(1, canned.NOW, (evil_host(text),)))
+    double.lines = [JournalLine(i, canned.WALL, text, text, 6, text, text if i == 3 else "") for i in range(20)]
     double.history_is = (HistoryEntry(text, text, 1.0, 2.0, text, text, text, text, text, text, text, text, (text,)),)
     double.preview_is = replace(double.preview_is, command=text, warnings=(text,), refusals=(text,), on_failure=text)
     app = make(double, countdown=3600.0)
@@ -182,7 +182,7 @@ async def test_a_notice_is_never_markup() -> None:
 
 
 def test_evidence_keeps_its_brackets() -> None:
-    verdict = doubles.tx(*doubles.STARTED, doubles.CRASH).attempts[0].verdict
+    verdict = canned.tx(*canned.STARTED, canned.CRASH).attempts[0].verdict
     assert verdict is not None
     rows = deploy.verdict_rows(verdict, 120)
     assert "[bold]not markup[/]" in "".join(t for r in rows for t, _ in r)

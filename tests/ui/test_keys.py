@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from ddtree_console.ui.screens.fleet import FleetScreen
 from ddtree_console.ui.screens.host import HostScreen
 from ddtree_console.ui.screens.launch import LaunchScreen
 from ddtree_console.ui.widgets.pick import Pick
-from tests.ui.doubles import DoubleConsole, snapshots
+from tests.ui.canned import snapshots
+from tests.ui.doubles import DoubleConsole
 from tests.ui.helpers import make, press, screen_text, settle
 
 STATES = snapshots()
@@ -72,7 +74,7 @@ async def test_esc_cancels_the_countdown() -> None:
 
 async def test_second_press_acts_at_once_but_a_held_key_does_not() -> None:
     double = only_qwen()
-    app = make(double, countdown=3600.0)
+    app = make(double, countdown=3600.0, clock=time.monotonic)
     async with app.run_test() as pilot:
         await settle(pilot)
         await pilot.press("R", "R")  # what a held key sends

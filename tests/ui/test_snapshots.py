@@ -12,7 +12,8 @@ from textual.pilot import Pilot
 from ddtree_console.domain.spec import Fleet
 from ddtree_console.services.api import NoFleet
 from ddtree_console.ui.app import ConsoleApp
-from tests.ui.doubles import DoubleConsole, snapshots
+from tests.ui.canned import snapshots
+from tests.ui.doubles import DoubleConsole
 from tests.ui.helpers import NORMAL, SMALL, TINY, WIDE, make, press, settle
 
 STATES = snapshots()

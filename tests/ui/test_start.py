@@ -12,7 +12,8 @@ import pytest
 from ddtree_console.ui.app import ConsoleApp
 from ddtree_console.ui.screens.fleet import FleetScreen
 from ddtree_console.ui.widgets.rows import Rows
-from tests.ui.doubles import DoubleConsole, snapshots
+from tests.ui.canned import snapshots
+from tests.ui.doubles import DoubleConsole
 from tests.ui.helpers import make, press, screen_text, settle
 
 

@@ -137,6 +137,10 @@ class ConsoleApp(OperatorActions, App[str]):
         if lively or self._ticks % AGE == 0:
             self.draw_top()
 
+    def ticks(self) -> float:
+        """The app's own monotonic clock."""
+        return self._clock()
+
     def now(self) -> float:
         """The snapshot's clock, now."""
         return self.snapshot.now + (self._clock() - self._received)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -55,7 +54,7 @@ class CountdownScreen(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """The countdown begins; what the host would do is asked beside it, and never waited for."""
-        self._opened = time.monotonic()
+        self._opened = self._app.ticks()
         self._ends = self._opened + self._seconds
         self._timer = self.set_interval(0.05, self._step)
         self.run_worker(self._ask(), exit_on_error=False)
@@ -75,7 +74,7 @@ class CountdownScreen(ModalScreen[str | None]):
         self._fill()
 
     def _step(self) -> None:
-        if self._state == "counting" and time.monotonic() >= self._ends:
+        if self._state == "counting" and self._app.ticks() >= self._ends:
             self._act(False)
         self._fill()
 
@@ -89,7 +88,7 @@ class CountdownScreen(ModalScreen[str | None]):
 
     def action_act_now(self) -> None:
         """The second press."""
-        if self._state == "counting" and time.monotonic() - self._opened >= min(HELD_KEY, self._seconds):
+        if self._state == "counting" and self._app.ticks() - self._opened >= min(HELD_KEY, self._seconds):
             self._act(False)
 
     def action_take_over(self) -> None:
@@ -133,12 +132,12 @@ class CountdownScreen(ModalScreen[str | None]):
         rows += wrap(f"requests  {lost}", wide, "", "" if lost in ("unknown", "none running") else "warn")
         if self._app.in_flight(self.key):
             rows += wrap("a deployment runs: it is asked to go back; it stays the only writer", wide, "", "dim")
-        left = max(1, int(self._ends - time.monotonic() + 0.999))
+        left = max(1, int(self._ends - self._app.ticks() + 0.999))
         if wide < 40 and self._state == "counting":
             return [
                 row((fit(f"↻ {self.key}", wide), "warn bold")),
                 row(fit(f"-> {host_text(target, 120)}", wide)),
-                row((fit(f"requests {lost}", wide), "")),
+                row(fit("requests " + lost.replace(", will be", ""), wide)),
                 row(("in ", ""), (f"{left} s", "warn bold"), "  R acts now"),
                 row(("esc cancels", "dim")),
             ]

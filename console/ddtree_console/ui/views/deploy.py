@@ -56,7 +56,7 @@ def title(tx: TxView, key: str, t: float) -> str:
     move = f"{host_text(tx.source or 'nothing', 40)} -> {host_text(tx.target or '?', 40)}{trial}"
     total = deadline(tx)
     end = t if tx.running else tx.t
-    took = clock(end - tx.began) + (f" of {clock(total)}" if total and tx.running else "")
+    took = clock(end - tx.began) + (f" of {clock(int(total))}" if total and tx.running else "")
     return f"{what}  {host} / {name}   {move}   {took}"
 
 
@@ -78,16 +78,15 @@ def exit_words(result: object, code: object, status: object, restarts: object) -
     words = how.get(code, f"{code} {status}") if isinstance(code, int) and code else str(code or "")
     if isinstance(code, str) and code:
         words = f"{code} {status}"
+    if not words:
+        return host_text(str(result or "–"), 160)
     again = f" · {restarts} restarts" if restarts else ""
-    return host_text(f"{result or '–'} · {words or 'no exit'}{again}", 160)
+    return host_text(f"{result or '–'} · {words}{again}", 160)
 
 
 def decisive(verdict: Verdict, lines: int) -> tuple[str, ...]:
-    """At most so many evidence lines, the one with the cause the last of them where it is among them."""
-    words = verdict.cause.rpartition(": ")[2][:60]
-    found = [i for i, line in enumerate(verdict.evidence) if words and words in line]
-    end = found[-1] + 1 if found and len(verdict.evidence) > lines else len(verdict.evidence)
-    return verdict.evidence[max(0, end - lines) : end]
+    """At most so many evidence lines; they come with the decisive one first, and the cause itself is above already."""
+    return tuple(x for x in verdict.evidence if x.strip() != verdict.cause.strip())[:lines]
 
 
 def deadline(tx: TxView) -> float | None:
@@ -213,7 +212,8 @@ def body_rows(tx: TxView, t: float, wide: int) -> list[Row]:
             first = "trial" if tx.what != "rollback" else "rollback"
             name = f"{first if i == 0 else '↻ going back to'} {host_text(attempt.target, 60)}"
             rows.append(heading(f" {name}", host_text(attempt.profile, 60), wide, "work" if last else "dim"))
-            if attempt.why and i:
+            before = tx.attempts[i - 1].verdict if i else None
+            if attempt.why and i and (before is None or attempt.why != before.cause):
                 rows += wrap(host_text(attempt.why), wide - 3, "   ", "dim")
         rows += steps_rows(attempt, t, wide)
         if last or attempt.verdict is None:

@@ -23,7 +23,23 @@ def gpu_rows(report: GpuReport, age: float | None, wide: int) -> list[Row]:
         out.append(row(("  no GPU reported", "dim")))
     for gpu in report.gpus:
         out += _gpu(gpu, wide)
-    return out
+    return out + _missing(report, wide)
+
+
+def _missing(report: GpuReport, wide: int) -> list[Row]:
+    """Why single readings are not there: one row for all devices with the same reasons."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for gpu in report.gpus:
+        if gpu.missing and not gpu.fault:
+            groups.setdefault(tuple(sorted(gpu.missing.items())), []).append(str(gpu.index))
+    rows = []
+    for reasons, which in groups.items():
+        by_why: dict[str, list[str]] = {}
+        for name, why in reasons:
+            by_why.setdefault(why, []).append(name.replace("_", " "))
+        text = "; ".join(f"no {', '.join(names)}: {why}" for why, names in by_why.items())
+        rows.append(row((fit(host_text(f"    GPU {','.join(which)}: {text}", 300), wide).rstrip(), "dim")))
+    return rows
 
 
 def _gpu(gpu: Gpu, wide: int) -> list[Row]:
@@ -55,9 +71,6 @@ def _gpu(gpu: Gpu, wide: int) -> list[Row]:
         out.append(row(("    ", ""), (fit("throttled: " + host_text(", ".join(gpu.throttle), 200), wide - 5), "warn")))
     if gpu.ecc_errors:
         out.append(row(("    ", ""), (fit(f"{gpu.ecc_errors} uncorrected memory errors", wide - 5), "bad")))
-    missing = [host_text(f"{what}: {why}", 100) for what, why in sorted(gpu.missing.items())]
-    if missing:
-        out.append(row((fit("    " + ", ".join(missing), wide), "dim")))
     return out
 
 
@@ -125,8 +138,8 @@ def http_rows(service: ServiceSnapshot, slot: Service | None, age: float | None,
         f"{http.waiting} waiting" if http.waiting is not None else "",
     ]
     known = "  ".join(f for f in figures if f)
-    source = f"  from {host_text(http.source, 40)}" if http.source else ""
-    out.append(_field("figures", known + source if known else "–", "" if known else "dim", wide))
+    source = f"{host_text(http.source, 40)}: " if http.source else ""
+    out.append(_field("figures", source + known if known else "–", "" if known else "dim", wide))
     for d in service.drift:
         text = f"≠ {d.flag}: asked {d.asked}, has {d.effective}" + (" (must)" if d.must else "")
         out.append(_field("drift", host_text(text), "warn", wide))

@@ -14,6 +14,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
+from ddtree_console.domain.text import last_bar
 from ddtree_console.services.api import JournalLine
 from ddtree_console.ui.paint import LONGEST, host_text
 from ddtree_console.ui.widgets.rows import Rows
@@ -191,7 +192,7 @@ class JournalPane(Rows):
 
     def _plain(self, line: JournalLine) -> str:
         at = time.strftime("%H:%M:%S", time.localtime(line.when)) if line.when else "        "
-        return f"{at} {line.gap and '··· ' + host_text(line.gap)}{host_text(line.text)}"
+        return f"{at} {line.gap and '··· ' + host_text(line.gap)}{host_text(last_bar(line.text))}"
 
     def render_line(self, y: int) -> Strip:
         """One line, cleaned only now."""
