@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import Process as Child
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ddtree_console.domain.spec import Host
 from ddtree_console.transport.address import reachable
 from ddtree_console.transport.base import Completed, Process, TransportError
-from ddtree_console.transport.stream import StreamProcess, Streams, finish
+from ddtree_console.transport.stream import CHUNK, StreamProcess, Streams, finish
 from ddtree_console.transport.words import command_line
 
 SHORT_COMMANDS = 2
 BROKEN = (OSError, EOFError)
+
+
+async def spawn(*argv: str, **options: Any) -> tuple[Child, asyncio.SubprocessTransport]:
+    """A child and its transport: close() kills it and lets go of its pipes, also where a grandchild keeps them."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        lambda: SubprocessStreamProtocol(limit=CHUNK, loop=loop), *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, **options
+    )
+    return Child(transport, protocol, loop), transport
 
 
 class LocalTransport:
@@ -25,7 +35,7 @@ class LocalTransport:
         self.name = host.name
         self.closed = asyncio.Event()
         self._short = asyncio.Semaphore(SHORT_COMMANDS)
-        self._running: set[asyncio.subprocess.Process] = set()
+        self._running: dict[Child, asyncio.SubprocessTransport] = {}
 
     async def connect(self) -> None:
         """Nothing to do."""
@@ -34,27 +44,22 @@ class LocalTransport:
         command_line(argv)
         try:
             # A session of its own: ctrl+c in the console's terminal is not meant for it, and nothing can prompt there.
-            process = await asyncio.create_subprocess_exec(
-                *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, cwd=Path.home()
-            )
+            process, transport = await spawn(*argv, start_new_session=True, cwd=Path.home())
         except OSError as error:
             cause = f"{argv[0]}: {error.strerror}"
             raise TransportError("config", self.name, "start a command", cause, "install it") from error
         assert process.stdin and process.stdout and process.stderr
-        self._running.add(process)
+        self._running[process] = transport
 
         async def wait() -> int | None:
-            status = await process.wait()
-            self._running.discard(process)
-            return status
+            return await process.wait()
 
-        def abandon() -> None:
-            self._running.discard(process)
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+        return Streams(process.stdin, process.stdout, process.stderr, wait, lambda: self._abandon(process))
 
-        return Streams(process.stdin, process.stdout, process.stderr, wait, abandon)
+    def _abandon(self, process: Child) -> None:
+        transport = self._running.pop(process, None)
+        if transport is not None:
+            transport.close()
 
     async def run(self, argv: Sequence[str], stdin: bytes = b"", timeout: float = 30.0) -> Completed:
         """A short command; TransportError(timeout) when it takes longer."""
@@ -87,7 +92,5 @@ class LocalTransport:
         """Ends what still runs."""
         self.closed.set()
         for process in tuple(self._running):
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            self._abandon(process)
             await process.wait()
-        self._running.clear()

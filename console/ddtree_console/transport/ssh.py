@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import asyncssh
@@ -23,6 +23,9 @@ LIMIT = 5.0
 """Seconds for the TCP connection, and again for key exchange and login."""
 KEEPALIVE, KEEPALIVE_COUNT = 5.0, 3
 SHORT_COMMANDS = 2
+MOST_JUMPS = 5
+OPEN_PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""At MaxSessions, sshd refuses a session that is opened in the moment in which another one ends: seconds to wait."""
 
 # Without a handler Python's last resort would write asyncssh's warnings across the console's screen.
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())
@@ -31,15 +34,15 @@ logging.getLogger("asyncssh").addHandler(logging.NullHandler())
 class _Client(asyncssh.SSHClient):
     """Notes what happens to the connection; accepts and answers nothing."""
 
-    def __init__(self, keys: HostKeys, closed: asyncio.Event, made: asyncio.Event, timer: asyncio.Timeout) -> None:
-        self._keys, self._closed, self._made, self._timer = keys, closed, made, timer
+    def __init__(self, keys: HostKeys, lost: Callable[[], None], made: asyncio.Event, timer: asyncio.Timeout) -> None:
+        self._keys, self._lost, self._made, self._timer = keys, lost, made, timer
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self._made.set()
         self._timer.reschedule(asyncio.get_running_loop().time() + LIMIT)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
+        self._lost()
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self._keys.offered = key
@@ -47,12 +50,15 @@ class _Client(asyncssh.SSHClient):
 
 
 class SshTransport:
-    """base.Transport over SSH. jump: the fleet's host to go through, instead of one in ~/.ssh/config."""
+    """base.Transport over SSH. jump: the fleet's host to go through, instead of one in ~/.ssh/config.
 
-    def __init__(self, host: Host, jump: Host | None = None) -> None:
+    keepalive: seconds between two of them; a connection that answered none of the last three is lost.
+    """
+
+    def __init__(self, host: Host, jump: Host | None = None, keepalive: float = KEEPALIVE) -> None:
         self.name = host.name
         self.closed = asyncio.Event()
-        self._host, self._jump = host, jump
+        self._host, self._jump, self._keepalive = host, jump, keepalive
         self._connection: asyncssh.SSHClientConnection | None = None
         self._jumps: list[asyncssh.SSHClientConnection] = []
         self._short = asyncio.Semaphore(SHORT_COMMANDS)
@@ -60,48 +66,49 @@ class SshTransport:
     async def connect(self) -> None:
         """Opens it, jumps first; TransportError otherwise."""
         try:
-            hops = [self._jump] if self._jump else await self._configured_jumps()
+            hops = [*await self._way_to(self._jump), self._jump] if self._jump else await self._way_to(self._host)
             way: list[str] = []
             for hop in hops:
-                ended = asyncio.Event()
-                self._jumps.append(await self._open(hop, ended, ",".join(way)))
+                self._jumps.append(await self._open(hop, self._cut, ",".join(way)))
                 port = "" if hop.port == 22 else f":{hop.port}"
                 way.append((f"{hop.user}@" if hop.user else "") + hop.address + port)
-            self._connection = await self._open(self._host, self.closed, ",".join(way))
+            self._connection = await self._open(self._host, self.closed.set, ",".join(way))
         except BaseException:
             await self.close()
             raise
 
-    async def _configured_jumps(self) -> list[Host]:
-        """Hosts of ProxyJump in ~/.ssh/config, opened here so that they get the same strictness and error texts."""
+    async def _way_to(self, host: Host, depth: int = 0) -> list[Host]:
+        """Hosts of ProxyJump in ~/.ssh/config, opened by us so that they get the same strictness and error texts."""
         try:
-            options = await self._options(self._host, tunnel=())
+            options = await self._options(host, tunnel=())
         except FAILED as error:
-            where = Where(self._host.address, self._host.port, self._host.user or "")
+            where = Where(host.address, host.port, host.user or "")
             raise ssh_errors.connecting(error, self.name, where, HostKeys(()), False, LIMIT) from error
         words = options.tunnel if isinstance(options.tunnel, str) else ""
         hops: list[Host] = []
         for word in words.split(","):
             user, _, address = word.strip().rpartition("@")
-            address, colon, port = (
-                address.rpartition(":") if address.rpartition(":")[2].isdigit() else (address, "", "")
-            )
-            if address and address.lower() != "none":
-                number = int(port) if colon else 22
-                own = self._host.known_hosts
-                hops.append(Host(word, address.strip("[]"), number, user or None, known_hosts=own))
+            bare, _, port = address.rpartition(":")
+            if not (bare and port.isdigit()):
+                bare, port = address, "22"
+            if bare and bare.lower() != "none":
+                hops.append(Host(word, bare.strip("[]"), int(port), user or None, known_hosts=host.known_hosts))
+        if hops and depth < MOST_JUMPS:
+            # Only the first may have a way of its own; the others are reached through the one before.
+            return [*await self._way_to(hops[0], depth + 1), *hops]
         return hops
 
     async def _options(self, host: Host, **more: Any) -> asyncssh.SSHClientConnectionOptions:
         """asyncssh's options. Port 22 is left open, so that ~/.ssh/config may name another."""
         options: asyncssh.SSHClientConnectionOptions = await asyncssh.SSHClientConnectionOptions.construct(
+            config=(),
             host=host.address,
             port=() if host.port == 22 else host.port,
             username=host.user or (),
             client_keys=[host.identity] if host.identity else (),
             # A locked key is only skipped: the agent may hold it. If not, `denied` names it.
             ignore_encrypted=True,
-            keepalive_interval=KEEPALIVE,
+            keepalive_interval=self._keepalive,
             keepalive_count_max=KEEPALIVE_COUNT,
             login_timeout=0,
             connect_timeout=None,
@@ -111,7 +118,13 @@ class SshTransport:
         )
         return options
 
-    async def _open(self, host: Host, closed: asyncio.Event, way: str) -> asyncssh.SSHClientConnection:
+    def _cut(self) -> None:
+        """A jump went, and with it all that goes through it; asyncssh would notice by its keepalive only."""
+        self.closed.set()
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def _open(self, host: Host, lost: Callable[[], None], way: str) -> asyncssh.SSHClientConnection:
         keys, made = HostKeys(files(host.known_hosts, ())), asyncio.Event()
         where = Where(host.address, host.port, host.user or "", way)
         tunnel = self._jumps[-1] if self._jumps else None
@@ -122,12 +135,13 @@ class SshTransport:
                     host,
                     tunnel=tunnel,
                     known_hosts=keys,
-                    client_factory=lambda: _Client(keys, closed, made, timer),
+                    client_factory=lambda: _Client(keys, lost, made, timer),
                 )
                 config = options.config
                 keys.paths = files(host.known_hosts, cast(Sequence[str], config.get("UserKnownHostsFile", ())))
                 where = Where(options.host or host.address, options.port, options.username, way)
-                return await asyncssh.connect(options.host, options.port, options=options)
+                # These three would be taken from their defaults again, and a tunnel from ~/.ssh/config.
+                return await asyncssh.connect(options.host, options.port, tunnel=tunnel, options=options)
         except asyncssh.PermissionDenied as error:
             configured = options.config.get("IdentityFile", ()) if options else ()
             candidates = ssh_errors.key_files(host.identity, cast(Sequence[str], configured))
@@ -157,10 +171,14 @@ class SshTransport:
     async def _spawn(self, argv: Sequence[str]) -> Streams:
         line = command_line(argv)
         connection = self._up(argv[-1])
-        try:
-            process = await connection.create_process(line, encoding=None)
-        except BROKEN as error:
-            raise ssh_errors.session(error, self.name, argv[-1]) from error
+        for pause in (*OPEN_PAUSES, None):
+            try:
+                process = await connection.create_process(line, encoding=None)
+                break
+            except BROKEN as error:
+                if pause is None or not isinstance(error, asyncssh.ChannelOpenError) or self.closed.is_set():
+                    raise ssh_errors.session(error, self.name, argv[-1]) from error
+            await asyncio.sleep(pause)
 
         async def wait() -> int | None:
             await process.wait_closed()

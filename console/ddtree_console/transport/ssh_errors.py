@@ -96,7 +96,9 @@ def connecting(
 
 def session(error: BaseException, host: str, word: str) -> TransportError:
     """Why a command could not be started on a connection that is up."""
-    if isinstance(error, asyncssh.ChannelOpenError) and error.code != asyncssh.OPEN_CONNECT_FAILED:
+    # OpenSSH's answer to one session too many is "open failed"; that of a closing connection has another reason.
+    at_limit = isinstance(error, asyncssh.ChannelOpenError) and error.reason in ("", "open failed")
+    if isinstance(error, asyncssh.ChannelOpenError) and (at_limit or error.code != asyncssh.OPEN_CONNECT_FAILED):
         cause = f"the server opens no further session ({error.reason or 'refused'})"
         return TransportError("refused", host, word, cause, "MaxSessions in its sshd_config must be at least 4")
     return lost(host, word, error)

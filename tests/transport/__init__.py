@@ -1,0 +1,1 @@
+"""Tests of connections and of what travels over them."""
