@@ -22,7 +22,7 @@ from ddtree_console.services.api import (
     RollbackPreview,
     Submitted,
 )
-from tests.ui.canned import FLEET, WALL, fleet
+from tests.ui.canned import FLEET, WALL, fleet, journal
 
 PREVIEW = DeployPreview(
     key="ct129/sglang-qwen",
