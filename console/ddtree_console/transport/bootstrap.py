@@ -90,7 +90,7 @@ class HostCode:
         if self._sudo and sudo_refused(said, self._python):
             self._once("sudo", last)
             self._drop_sudo(said)
-        elif TOO_OLD in said:
+        elif TOO_OLD in said or "Unknown option: -I" in said:
             await self._other_python(transport, last)
         elif python_missing(status, said, self._python):
             await self._other_python(transport, f"{self._python} is not there")
