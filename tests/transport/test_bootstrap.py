@@ -22,12 +22,15 @@ from tests.transport.conftest import SshBox
 
 CODE = archive.build()
 PYENV = Path("~/.pyenv/versions").expanduser()
-OLD = [
-    str(p)
-    for p in (PYENV / "2.7.18/bin/python", PYENV / "3.6.15/bin/python", PYENV / "3.8.18/bin/python")
-    if p.exists()
-]
-FIT = [sys.executable] + [str(p) for p in [PYENV / "3.9.18/bin/python"] if p.exists()]
+
+
+def pythons(*versions: str) -> list[str]:
+    """Those that this machine has."""
+    return [str(path) for version in versions if (path := PYENV / version / "bin/python").exists()]
+
+
+OLD, OLDEST = pythons("3.6.15", "3.8.18"), pythons("2.7.18", "3.6.15", "3.8.18")
+FIT = [sys.executable, *pythons("3.9.18")]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root's own copy is held to be root's")
 
 
