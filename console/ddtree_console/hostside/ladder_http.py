@@ -45,6 +45,22 @@ def model_of(body: Any) -> str:
     return model_of(data[0]) if isinstance(data, list) and data else ""
 
 
+def serves_now(engine: Engine, port: int, address: str, bearer: str | None) -> str:
+    """What answers on that port, asked of the server; '' when nothing does."""
+    for request in engine.info_requests():
+        answer = ask.ask(port, address, request.method, request.path, request.body, INFO_TIMEOUT_S, bearer)
+        if answer.status == 200:
+            return serves_words(model_of(body_of(answer.body)), engine, port)
+        if answer.status is None:
+            break
+    return ""
+
+
+def serves_words(model: str, engine: Engine, port: int) -> str:
+    """Model, engine and port in words."""
+    return f"{model or 'a model without a name'} ({engine.name}) on port {port}"
+
+
 class Questions:
     """Asks for what the ladder's rung needs. step() never blocks; fileno() is readable when an answer came."""
 
@@ -68,7 +84,7 @@ class Questions:
     @property
     def serves(self) -> str:
         """What answers, asked of the server."""
-        return f"{self.model or 'a model without a name'} ({self._engine.name}) on port {self._port}"
+        return serves_words(self.model, self._engine, self._port)
 
     def step(self, now: float) -> None:
         """Takes an answer, asks the next question when its time has come."""

@@ -11,8 +11,23 @@ import sys
 
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.plan import Plan
+from ddtree_console.domain.snapshot import UnitState
 from ddtree_console.domain.txview import Verdict
-from ddtree_console.hostside import durable, eventlog, kept, locks, mark, tx, tx_back, tx_end, unitctl
+from ddtree_console.hostside import (
+    ask,
+    durable,
+    eventlog,
+    kept,
+    ladder_http,
+    locks,
+    mark,
+    sockets,
+    tx,
+    tx_back,
+    tx_end,
+    tx_wait,
+    unitctl,
+)
 from ddtree_console.hostside.hostclock import Clock
 from ddtree_console.hostside.roots import Roots
 from ddtree_console.hostside.tx_base import Requested, Served, Target, Tx
@@ -58,10 +73,19 @@ def finish_commit(work: Tx) -> bool:
     if (state.invocation, state.main_pid) != (now.invocation, now.main_pid) or unitctl.down(state):
         return False
     target = Target(now.trying, now.release, candidate.profile_name, candidate)
-    served = Served(Verdict(True), "", tuple(now.secs.items()), now.invocation, now.main_pid)
+    served = Served(
+        Verdict(True), serves(work, state, candidate.engine), tuple(now.secs.items()), now.invocation, now.main_pid
+    )
     work.note(f"{now.release} had held and runs on: its commit is ended")
     tx_back.settle(work, target, served)
     return True
+
+
+def serves(work: Tx, state: UnitState, engine: str) -> str:
+    """What answers now, asked of the server."""
+    listener = sockets.listener(work.roots, work.plan.port, state.control_group, state.main_pid)
+    key = ask.bearer_of(work.roots, state.main_pid)
+    return ladder_http.serves_now(tx_wait.engine_of(engine), work.plan.port, listener.address, key)
 
 
 def answer_pending(work: Tx) -> str:

@@ -24,7 +24,10 @@ def order(plan: Plan, tried: Sequence[str], wanted: str) -> list[str]:
     if plan.on_failure == "stop" and not wanted:
         return []
     keys = [wanted] if wanted else []
-    keys += ["known-good", "way-back"]
+    keys.append("known-good")
+    if plan.what == "rollback" or plan.way_back is not None or plan.way_back_service:
+        # A deploy goes by itself only where its own plan says; what older ones kept is for `R`.
+        keys.append("way-back")
     return [key for key in dict.fromkeys(keys) if key not in tried]
 
 

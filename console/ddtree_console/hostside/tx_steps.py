@@ -74,9 +74,9 @@ def keep(tx: Tx) -> Candidate:
         raise Refused("other", "the plan holds no new release")
     with tx.step("keep") as end:
         try:
-            state = releases.load(tx.roots, tx.unit)
-            state = _keep_unmanaged(tx, state)
+            # the new one first: its number was told when the transaction began
             new = kept.keep(tx.roots, tx.unit, tx.plan.new, made(tx))
+            state = _keep_unmanaged(tx, releases.load(tx.roots, tx.unit))
             keep_way_back(tx)
             releases.save(tx.roots, tx.unit, state)
         except OSError as error:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ddtree_console.demo.host import SandboxHost
 from ddtree_console.demo.sandbox import Sandbox
 from ddtree_console.domain.plan import Plan
 from ddtree_console.domain.txview import TxView
@@ -53,44 +52,46 @@ async def killed_at(slot: Slot, plan: Plan, what: str, at: int, good: set[str]) 
     return reached.exists()
 
 
-async def every_point(slots: list[Slot], plans: dict[str, Plan], what: str, good: set[str], step: int = 1) -> int:
+async def every_point(slots: list[Slot], plans: list[Plan], what: str, good: set[str], step: int = 1) -> int:
     """Runs with the cut at 0, step, .. spread over the slots until the runs are no longer cut; how many were."""
     points = iter(range(0, MOST, step))
     counts: list[int] = []
 
-    async def worker(slot: Slot) -> None:
+    async def worker(slot: Slot, plan: Plan) -> None:
         for at in points:
-            if not await killed_at(slot, plans[slot.unit], what, at, good):
+            if not await killed_at(slot, plan, what, at, good):
                 return
             counts.append(at)
 
-    await asyncio.gather(*(worker(slot) for slot in slots))
+    await asyncio.gather(*(worker(slot, plan) for slot, plan in zip(slots, plans, strict=True)))
     return len(counts)
 
 
 @pytest.fixture
-async def slots(host: SandboxHost) -> AsyncIterator[list[Slot]]:
-    """Slots whose r1 is committed and serves `one`, with a way back."""
-    made = [Slot(host, f"qwen{i}") for i in range(SIDE_BY_SIDE)]
-    views = await asyncio.gather(*(s.deploy("one", "ok", way_back=s.candidate("wrapper", "ok")) for s in made))
-    assert [view.outcome for view in views] == ["committed"] * len(made), views
-    yield made
+async def slots(tmp_path: Path) -> AsyncIterator[list[Slot]]:
+    """Slots, each on a host of its own, whose r1 is committed and serves `one`, with a way back."""
+    names = [f"h{i}" for i in range(SIDE_BY_SIDE)]
+    async with Sandbox(tmp_path / "box", hosts=names, prepared=False) as box:
+        made = [Slot(box.host(name)) for name in names]
+        views = await asyncio.gather(*(s.deploy("one", "ok", way_back=s.candidate("wrapper", "ok")) for s in made))
+        assert [view.outcome for view in views] == ["committed"] * len(made), views
+        yield made
 
 
 async def test_sigkill_after_each_event_of_a_deploy(slots: list[Slot]) -> None:
-    plans = {s.unit: s.plan("two", "ok", way_back=s.candidate("wrapper", "ok")) for s in slots}
+    plans = [s.plan("two", "ok", way_back=s.candidate("wrapper", "ok")) for s in slots]
     assert await every_point(slots, plans, "event", {"one", "two"}) > 25
 
 
 async def test_sigkill_before_each_change_of_a_failing_deploy(slots: list[Slot]) -> None:
-    plans = {s.unit: s.plan("two", "oom", way_back=s.candidate("wrapper", "ok")) for s in slots}
-    assert await every_point(slots, plans, "effect", {"one"}, 2) > 8
+    plans = [s.plan("two", "oom", way_back=s.candidate("wrapper", "ok")) for s in slots]
+    assert await every_point(slots, plans, "effect", {"one"}, 3) > 5
 
 
 async def test_sigkill_before_each_change_of_a_rollback_still_gets_where_it_was_to_go(slots: list[Slot]) -> None:
     for slot in slots:
         assert (await slot.deploy("two", "ok", way_back=slot.candidate("wrapper", "ok"))).outcome == "committed"
-    points = iter(range(0, MOST, 2))
+    points = iter(range(1, MOST, 4))
 
     async def worker(slot: Slot) -> None:
         for at in points:
@@ -109,7 +110,7 @@ async def test_sigkill_before_each_change_of_a_rollback_still_gets_where_it_was_
 
 async def test_power_loss_before_each_change_boots_the_committed_release(tmp_path: Path) -> None:
     async with Sandbox(tmp_path / "power", hosts=[f"p{i}" for i in range(3)], prepared=False) as box:
-        points = iter(range(0, MOST, 2))
+        points = iter(range(0, MOST, 3))
         cuts: list[int] = []
 
         async def worker(slot: Slot) -> None:
@@ -142,4 +143,4 @@ async def test_power_loss_before_each_change_boots_the_committed_release(tmp_pat
                     assert slot.history()[-1]["tx"] == tx
 
         await asyncio.gather(*(worker(Slot(box.host(f"p{i}"))) for i in range(3)))
-        assert len(cuts) > 8, cuts
+        assert len(cuts) > 5, cuts

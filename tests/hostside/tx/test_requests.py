@@ -125,7 +125,7 @@ async def test_an_edited_unit_or_drop_in_is_refused_until_forced_with_a_reason(s
     answer = await slot.command("submit", {**plan.to_json(), "force": True})
     assert answer["code"] == 2
     view = await slot.deploy("two", "ok", force=True, reason="limits are meant")
-    assert view.outcome == "committed"
+    assert (view.outcome, view.target, slot.state().committed) == ("committed", "r2", "r2")
     assert (await slot.deploy("three", "ok")).outcome == "committed"
 
 
