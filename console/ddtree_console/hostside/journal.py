@@ -6,7 +6,6 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -186,6 +185,9 @@ def main(roots: Roots, args: list[str]) -> int:
     except ValueError as error:
         Out().note("error", text=str(error))
         return 2
-    sys.stdout.flush()
-    Follower(asked, Out()).run()
+    out = Out()
+    hidden = journalctl.hidden(roots)
+    if hidden:
+        out.note("error", text=hidden)
+    Follower(asked, out).run()
     return 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+from ddtree_console.hostside.roots import Roots
 
 FIELDS = (
     "MESSAGE",
@@ -21,6 +25,20 @@ _INVOCATION = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _CURSOR = re.compile(r"[\x21-\x7e]{1,500}", re.ASCII)
 # Inside a JSON string every quote has a backslash before it, so this finds the key itself and nothing else.
 _CURSOR_KEY = re.compile(rb'"__CURSOR"\s*:\s*"([^"\\]+)"')
+
+
+HIDDEN = "this user may not read the system's journal: no entries are shown (join group systemd-journal, or allow sudo)"
+
+
+def hidden(roots: Roots) -> str:
+    """Why this user sees nothing, '' where that is not so. journalctl says it only where it can open no file at all."""
+    if os.geteuid() == 0 or roots.path:
+        return ""
+    for base_dir in ("/var/log/journal", "/run/log/journal"):
+        for file in Path(base_dir).glob("*/system.journal"):
+            if os.access(file, os.R_OK):
+                return ""
+    return HIDDEN
 
 
 def base() -> list[str]:

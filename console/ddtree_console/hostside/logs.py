@@ -25,12 +25,15 @@ def main(roots: Roots, args: list[str]) -> int:
         return request_json.refuse(5, f"journalctl: {error.strerror}", "is this a systemd host?")
     assert reader.stdout is not None and reader.stderr is not None
     # Its few words on stderr fit the pipe: it never waits for us to read them.
+    empty = True
     while data := reader.stdout.read(1 << 18):
         if not data.startswith(b"-- "):  # "-- No entries --" is its whole output then
             sys.stdout.buffer.write(data)
+            empty = False
     problem = reader.stderr.read().decode("utf-8", "replace").strip()
     status = reader.wait()
     sys.stdout.buffer.flush()
-    if status != 0 or "insufficient permissions" in problem:
+    problem = (journalctl.hidden(roots) if empty else "") or problem
+    if status != 0 or (empty and problem):
         return request_json.refuse(5, problem or f"journalctl ended with {status}", "look at the host's journal")
     return 0
