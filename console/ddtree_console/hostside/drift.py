@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddtree_console.domain.secrets import is_secret_name
 from ddtree_console.domain.snapshot import Drift
 
 GRAPHS = {"disable-cuda-graph": ("graphs", "piecewise graphs", "draft graphs", "draft piecewise graphs")}
@@ -47,9 +48,14 @@ def _shown(value: Any) -> str:
 def compare(
     asked: Mapping[str, Any], effective: Mapping[str, Any], phases: Sequence[str], must: Sequence[str] = ()
 ) -> list[Drift]:
-    """Differences among the flags that were set; a flag that the server does not report is none."""
+    """Differences among the flags that were set; a flag that the server does not report is none.
+
+    A secret is not compared: servers hide theirs, and neither value may get into an event.
+    """
     found: list[Drift] = []
     for flag, value in asked.items():
+        if is_secret_name(flag):
+            continue
         captured = [name for name in GRAPHS.get(flag, ()) if name in phases] if _plain(value) is True else []
         if flag in effective and not _same(value, effective[flag]):
             found.append(Drift(flag, _shown(value), _shown(effective[flag]), flag in must))

@@ -223,6 +223,10 @@ def test_only_flags_that_were_set_are_compared() -> None:
     assert [(found.flag, found.asked, found.effective) for found in drift.compare(asked, real, ())] == [("d", "x", "y")]
 
 
+def test_a_secret_flag_is_neither_compared_nor_told() -> None:
+    assert drift.compare({"api-key": "canary-1", "tp": 1}, {"api-key": "***", "tp": 1}, ()) == []
+
+
 def gpu_plan(*gpus: int) -> Plan:
     """A plan that wants those GPUs."""
     return Plan("deploy", UNIT, "q", 30000, gpus=gpus, shared_gpu_units=("friend.service",))
