@@ -8,6 +8,7 @@ import signal
 import time
 import uuid
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ddtree_console.demo import settings as settings_module
@@ -29,8 +30,26 @@ class Service(UnitProcesses):
         self._life: asyncio.Task[None] | None = None
         self._started: asyncio.Future[str] | None = None
         self._stop = asyncio.Event()
+        self._asked = 0
 
     # --- jobs
+
+    @property
+    def busy(self) -> bool:
+        """A start was asked for, or something of it runs: systemd never forgets such a unit."""
+        return self._asked > 0 or (self._life is not None and not self._life.done())
+
+    async def _asked_start(self) -> str:
+        """start(), busy from the moment of the call and not only once the task runs."""
+        try:
+            return await self.start()
+        finally:
+            self._asked -= 1
+
+    def ask_start(self) -> Coroutine[Any, Any, str]:
+        """A start job to be run as a task."""
+        self._asked += 1
+        return self._asked_start()
 
     async def start(self) -> str:
         """The start job's result: done | failed | canceled."""

@@ -107,7 +107,8 @@ class Supervisor:
     def unit(self, name: str) -> Service:
         """The loaded unit. One that is down and that nothing refers to is read again, as systemd has forgotten it."""
         service = self.units.get(name)
-        if service and (service.active != "inactive" or service.transient or name in self.enabled()):
+        kept = service and (service.active != "inactive" or service.transient or service.busy)
+        if service and (kept or name in self.enabled()):
             return service
         service = Service(self, unitload.load(self.root, name))
         self.units[name] = service
@@ -117,14 +118,14 @@ class Supervisor:
         """daemon-reload: every unit takes what its files say now."""
         self.note("Reloading.")
         for name, service in list(self.units.items()):
-            if service.active == "inactive" and not service.transient:
+            if service.active == "inactive" and not service.transient and not service.busy:
                 del self.units[name]
             else:
                 service.adopt(unitload.load(self.root, name))
 
     def spawn_job(self, service: Service) -> asyncio.Task[str]:
         """A start job that nobody waits for."""
-        return self.spawn(service.start())
+        return self.spawn(service.ask_start())
 
     def spawn(self, job: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """A task of this host that outlives the call which asked for it."""
