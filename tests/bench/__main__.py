@@ -7,7 +7,13 @@ import sys
 
 from tests.bench import figures
 
-ALL = {"first-frame": figures.first_frame, "idle": figures.idle, "flood": figures.flood, "sixty": figures.sixty}
+ALL = {
+    "first-frame": figures.first_frame,
+    "idle": figures.idle,
+    "calm": figures.calm,
+    "flood": figures.flood,
+    "sixty": figures.sixty,
+}
 
 
 def main(names: list[str]) -> int:

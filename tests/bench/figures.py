@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -62,6 +63,16 @@ def first_frame(rounds: int = 9) -> list[Figure]:
     return [Figure("first frame, times a bare app's", median(ours) / median(bare), 1.25, "x", note)]
 
 
+@contextmanager
+def _console(hosts: int, rate: float = 0.0) -> Iterator[tuple[Streams, PtyProgram]]:
+    """The console in a terminal of 160x48 over that many streaming hosts."""
+    with (
+        Streams(Path(tempfile.mkdtemp(prefix="bench-")), hosts, rate) as streams,
+        PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program,
+    ):
+        yield streams, program
+
+
 def _live(program: PtyProgram, hosts: int) -> None:
     """Waits until every host's row shows what its watcher said."""
     for n in range(1, min(hosts, 8) + 1):
@@ -70,62 +81,73 @@ def _live(program: PtyProgram, hosts: int) -> None:
 
 def idle(seconds: float = 20.0) -> list[Figure]:
     """Four live hosts, nobody touches a key: CPU, memory, bytes to the terminal."""
-    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 4) as streams:
-        with PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program:
-            _live(program, 4)
-            program.pump(5)
-            cpu, written = program.cpu_seconds(), len(program.raw)
-            program.pump(seconds)
-            return [
-                Figure("idle, 4 live hosts: CPU", (program.cpu_seconds() - cpu) / seconds * 100, 3, "% core"),
-                Figure("idle, 4 live hosts: memory", program.memory_mib(), 80, "MiB"),
-                Figure("idle, 4 live hosts: to the terminal", (len(program.raw) - written) / seconds / 1000, 2, "kB/s"),
-            ]
+    with _console(4) as (_, program):
+        _live(program, 4)
+        program.pump(5)
+        cpu, written = program.cpu_seconds(), len(program.raw)
+        program.pump(seconds)
+        return [
+            Figure("idle, 4 live hosts: CPU", (program.cpu_seconds() - cpu) / seconds * 100, 3, "% core"),
+            Figure("idle, 4 live hosts: memory", program.memory_mib(), 80, "MiB"),
+            Figure("idle, 4 live hosts: to the terminal", (len(program.raw) - written) / seconds / 1000, 2, "kB/s"),
+        ]
 
 
-def _keys(program: PtyProgram, rounds: int) -> list[float]:
-    """Seconds from `?` to the help on the screen, again and again."""
-    times = []
-    for _ in range(rounds):
-        began = time.monotonic()
-        since = program.send("?")
-        times.append(program.wait_for("HELP", 10, since) - began)
-        program.pump(0.3)
-        program.send("\x1b")
-        program.pump(0.5)
-    return times
+KEYS = (("/", "filter: words"), ("?", " HELP"))
+"""a key that stays on the screen, one that opens another; each with what shows that it was answered"""
+
+
+def _keys(program: PtyProgram, rounds: int) -> list[Figure]:
+    """p95 of the time from a key to its answer on the screen, a figure a key."""
+    figures = []
+    for key, answer in KEYS:
+        times = []
+        for _ in range(rounds):
+            began = time.monotonic()
+            since = program.send(key)
+            times.append(program.wait_for(answer, 10, since) - began)
+            program.pump(0.2)
+            program.send("\x1b")
+            program.pump(0.4)
+        note = f"median {median(times) * 1000:.0f}"
+        figures.append(Figure(f"key {key}, p95", p95(times) * 1000, 50, "ms", note))
+    return figures
+
+
+def _named(what: str, figures: list[Figure]) -> list[Figure]:
+    return [replace(figure, name=f"{what}: {figure.name}") for figure in figures]
+
+
+def calm(rounds: int = 20) -> list[Figure]:
+    """Keys with four live hosts and a quiet journal: what a key costs by itself."""
+    with _console(4) as (_, program):
+        _live(program, 4)
+        return _named("4 hosts", _keys(program, rounds))
 
 
 def flood(rate: float = 10_000, rounds: int = 20) -> list[Figure]:
     """One journal at 10,000 lines a second in full view; every line must be shown or counted."""
-    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 1, rate) as streams:
-        with PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program:
-            _live(program, 1)
-            program.send("l")
-            program.pump(1)
-            streams.go()
-            program.wait_for(r"#token: \d+", LIVE_S)
-            cpu, began = program.cpu_seconds(), time.monotonic()
-            times = _keys(program, rounds)
-            used = (program.cpu_seconds() - cpu) / (time.monotonic() - began) * 100
-    return [
-        Figure("10,000 journal lines/s: keys, p95", p95(times) * 1000, 50, "ms", f"console at {used:.0f} % of a core")
-    ]
+    with _console(1, rate) as (streams, program):
+        _live(program, 1)
+        program.send("l")
+        program.pump(1)
+        streams.go()
+        program.wait_for(r"#token: \d+", LIVE_S)
+        cpu, began = program.cpu_seconds(), time.monotonic()
+        keys = _named("10,000 journal lines/s", _keys(program, rounds))
+        used = (program.cpu_seconds() - cpu) / (time.monotonic() - began) * 100
+    return [*keys, Figure("10,000 journal lines/s: CPU of the console", used, 100, "% core")]
 
 
 def sixty(seconds: float = 20.0, rounds: int = 20) -> list[Figure]:
     """Sixty live hosts with ten journal lines a second each: CPU and keys."""
-    with Streams(Path(tempfile.mkdtemp(prefix="bench-")), 60, 10) as streams:
-        with PtyProgram([*CONSOLE, "--fleet", str(streams.fleet)], streams.env) as program:
-            _live(program, 60)
-            streams.go()
-            program.pump(8)
-            cpu = program.cpu_seconds()
-            program.pump(seconds)
-            used = (program.cpu_seconds() - cpu) / seconds * 100
-            times = _keys(program, rounds)
-            memory = f"{program.memory_mib():.0f} MiB"
-    return [
-        Figure("sixty hosts: CPU of the console", used, 30, "% core", memory),
-        Figure("sixty hosts: keys, p95", p95(times) * 1000, 50, "ms"),
-    ]
+    with _console(60, 10) as (streams, program):
+        _live(program, 60)
+        streams.go()
+        program.pump(8)
+        cpu = program.cpu_seconds()
+        program.pump(seconds)
+        used = (program.cpu_seconds() - cpu) / seconds * 100
+        memory = f"{program.memory_mib():.0f} MiB"
+        keys = _named("sixty hosts", _keys(program, rounds))
+    return [Figure("sixty hosts: CPU of the console", used, 30, "% core", memory), *keys]

@@ -80,6 +80,12 @@ def gpus(tick: int) -> dict[str, Any]:
     return {"kind": "gpus", "source": "nvml", "driver": "bench", "gpus": each}
 
 
+async def until_end(stdin: asyncssh.SSHReader[bytes]) -> None:
+    """Reads until the console closes it, or its connection goes."""
+    with contextlib.suppress(OSError, asyncssh.Error):
+        await stdin.read()
+
+
 class Bench:
     """Answers of every host. rate: journal lines a second and host, from the moment the file `go` exists."""
 
@@ -123,7 +129,7 @@ class Bench:
         out.write(self._line({"kind": "locks", "locks": {s["unit"]: None for s in slots}}))
         kept = {"committed": "r1", "profile": "bench", "known_good": "r1"}
         out.write(self._line({"kind": "releases", "releases": {s["unit"]: kept for s in slots}}))
-        ended = asyncio.ensure_future(process.stdin.read())
+        ended = asyncio.ensure_future(until_end(process.stdin))
         tick = 0
         while not ended.done():
             out.write(self._line(gpus(tick)))
@@ -132,7 +138,7 @@ class Bench:
 
     async def _journal(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         unit = json.loads(await process.stdin.readline())["units"][0]
-        ended = asyncio.ensure_future(process.stdin.read())
+        ended = asyncio.ensure_future(until_end(process.stdin))
         sent, begun = 0, 0.0
         while not ended.done():
             await asyncio.wait([ended], timeout=BATCH_S)

@@ -139,6 +139,8 @@ class SshHost:
         if not out.done() or out.exception():
             out.cancel()
             running.hang_up()
+            # Both ends are gone: what the pumps say about it interests nobody, but must be taken.
+            await asyncio.gather(out, return_exceptions=True)
         status = await process.wait()
         feed.cancel()
         lost.cancel()
