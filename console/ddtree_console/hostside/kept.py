@@ -79,6 +79,15 @@ def way_back_name(roots: Roots, unit: str) -> str:
     return str(durable.read_json(way_back_folder(roots, unit) / "profile.json").get("name") or "")
 
 
+def _tells_a_secret(candidate: Candidate) -> bool:
+    """Whether flags, arguments or an adopted unit's text hold a key: the unit is for all to read, this need not be."""
+    from ddtree_console.domain.secrets import mask_data  # only here: the watcher reads what is kept, and starts often
+
+    env = {key: value for key, value in (candidate.profile.get("env") or {}).items() if isinstance(value, str)}
+    told = {**candidate.profile, "env": env, "set_flags": dict(candidate.set_flags)}
+    return bool(mask_data(told) != told)
+
+
 def _write(where: Path, text: str, candidate: Candidate, env: bytes | None, made: Mapping[str, Any]) -> None:
     spare = where.with_name(f".{where.name}.{os.getpid()}.new")
     shutil.rmtree(spare, ignore_errors=True)
@@ -94,7 +103,7 @@ def _write(where: Path, text: str, candidate: Candidate, env: bytes | None, made
             "secrets": dict(candidate.secrets),
             **made,
         }
-        durable.write_json(spare / "profile.json", about)
+        durable.write_json(spare / "profile.json", about, 0o600 if _tells_a_secret(candidate) else 0o644)
         if env is not None:
             durable.write_atomic(spare / "secret.env", env, 0o600)
         if where.exists():

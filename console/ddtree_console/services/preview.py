@@ -8,7 +8,7 @@ from typing import Any
 from ddtree_console.domain import adoption
 from ddtree_console.domain.diff import diff_profiles, unified
 from ddtree_console.domain.engines import registry
-from ddtree_console.domain.secrets import mask
+from ddtree_console.domain.secrets import is_secret_name, mask
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.spec import Profile, Service
 from ddtree_console.services import plans
@@ -68,6 +68,8 @@ def running_diffs(
     changes = {(c.where, c.name): c for c in field_diffs(base, profile)}
     effective = registry.get(profile.engine).effective(info) if info else {}
     for name, asked in set_flags.items():
+        if is_secret_name(name):
+            continue  # the server's value was masked as it came: there is nothing to compare
         if name in effective and not same(asked, effective[name]):
             changes[("flag", name)] = FieldDiff("flag", name, mask(shown(effective[name])), mask(shown(asked)))
     return tuple(changes.values())
