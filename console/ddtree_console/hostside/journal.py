@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddtree_console.hostside import child, journalctl, request_json
+from ddtree_console.hostside import child, journalctl, request_json, systemctl
 from ddtree_console.hostside.roots import Roots
 from ddtree_console.hostside.watch_config import is_unit
 
@@ -20,6 +20,8 @@ LONGEST_TAIL = 100_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 # A journalctl that ran this long before it died is restarted without delay.
 STEADY = 10.0
+FIRST_LOOK = 20.0
+"""seconds at most for the look whether there is any entry at all."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,15 @@ class Follower:
 
     def argv(self) -> list[str]:
         """journalctl from the cursor itself on (the entry there proves that nothing is missing), or from the tail."""
-        where = [f"--cursor={self._cursor}", "--no-tail"] if self._cursor else [f"--lines={self._asked.tail}"]
-        return [
-            *journalctl.base(),
-            "--follow",
-            *where,
-            *journalctl.matches(self._asked.units, self._asked.invocation),
-        ]
+        chosen = journalctl.matches(self._asked.units, self._asked.invocation)
+        if self._cursor:
+            where = [f"--cursor={self._cursor}", "--no-tail"]
+        elif systemctl.run([*journalctl.base(), "--lines=1", *chosen], FIRST_LOOK).out.strip():
+            where = [f"--lines={self._asked.tail}"]
+        else:
+            # Where nothing matches yet, 252 with --lines shows of the first entries that come only the last one.
+            where = ["--no-tail"]
+        return [*journalctl.base(), "--follow", *where, *chosen]
 
     def run(self) -> None:
         """Until stdin ends. BrokenPipeError when nobody reads any more."""
