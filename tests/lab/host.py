@@ -37,10 +37,11 @@ class Host(Machine):
         time.sleep(0.02)  # the cable reads it beside its frames and answers nothing
 
     def drop(self, on: bool = True) -> None:
-        """Packets vanish both ways while the link stays up: a client sees silence, not an error."""
+        """Packets vanish both ways while the link stays up: a client sees silence, not an error. Loopback works on."""
         chains = "".join(
             f"add chain inet lab {way} {{ type filter hook {way} priority 0; policy drop; }};"
-            for way in ("input", "output")
+            f"add rule inet lab {way} {side} lo accept;"
+            for way, side in (("input", "iif"), ("output", "oif"))
         )
         self._nft("add table inet lab;" + chains if on else "")
 
