@@ -201,7 +201,7 @@ class Supervisor:
             "_TRANSPORT": "stdout",
             "_STREAM_ID": uuid.uuid4().hex,
             "SYSLOG_FACILITY": "3",
-            "SYSLOG_IDENTIFIER": service.config.identifier or comm or service.name,
+            "SYSLOG_IDENTIFIER": service.config.identifier or service.names.get(pid) or service.name,
             "_COMM": comm,
             "_PID": str(pid),
             "_UID": str(os.getuid()),

@@ -28,6 +28,8 @@ class Unit:
         self.available: float | None = None
         """GiB left on its first GPU, as its own log said last"""
         self._children: list[Child] = []
+        self.names: dict[int, str] = {}
+        """what each process was started as: SyslogIdentifier's default, known even after the process is gone"""
 
     def adopt(self, text: UnitText) -> None:
         """Takes the unit's text (load, daemon-reload); a running process is not touched."""

@@ -79,6 +79,7 @@ class UnitProcesses(Unit):
             self._ended_badly(Exit(CLD_EXITED, status), main, command.ignore)
             return None
         self._children.append(child)
+        self.names[child.pid] = argv[0].rpartition("/")[2]
         self.machine.tracker.add(self.name, child.pid)
         if self.config.oom_score_adj is not None:
             # Below 0 only root may; the demo then runs without, as it has no memory to defend.
