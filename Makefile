@@ -1,6 +1,8 @@
 # Every target does its own set-up; what is done once leaves a stamp in .venv, so that a second run starts at once.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
+# many tests start many processes: without bytecode on disk each would compile the whole of its code again
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: venv demo test check bench screenshots lab-packages
 
 VENV := .venv

@@ -39,6 +39,8 @@ class Streams:
             "PYTHONPATH": str(REPOSITORY / "console"),
         }
         self.env.pop("SSH_AUTH_SOCK", None)
+        # an installed console has its bytecode on disk
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def __enter__(self) -> Streams:
         argv = [sys.executable, "-m", "tests.bench.stream_host", str(self.folder), "--lines-per-second", str(self.rate)]
