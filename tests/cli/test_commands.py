@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ddtree_console.cli import live, main
-from ddtree_console.services.api import NoFleet
+from ddtree_console.services.errors import NoFleet
 from ddtree_console.transport.base import TransportError
 from tests.cli.scripted import TellingHost, event, install, transaction, units
 from tests.services.doubles import ScriptedHost

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from tests.contract.consoles import UNIT, fleet_of, screen
 from tests.contract.real import RealHost
 from tests.lab.slot import MODEL

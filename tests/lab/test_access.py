@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from tests.contract.consoles import as_user, fleet_of, screen
 from tests.contract.real import LabSide
 from tests.lab.fixtures import Hosts

@@ -13,8 +13,8 @@ import pytest
 
 from ddtree_console.domain.plan import plan_from_json
 from ddtree_console.domain.spec import Profile
-from ddtree_console.services.api import HostError
 from ddtree_console.services.console import LiveConsole
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.plans import Operator
 from tests.services.doubles import ScriptedHost, ScriptedLauncher, fleet
 

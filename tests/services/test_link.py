@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ddtree_console.domain.spec import Host
-from ddtree_console.services.api import HostError
 from ddtree_console.services.commands import Commands
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.link import FIRST_DELAY, LONGEST_DELAY, HostLink, LinkState, delay
 from ddtree_console.transport.base import TransportError
 from tests.services.doubles import Clock, ScriptedHost, ScriptedLauncher

@@ -22,9 +22,7 @@ from ddtree_console.domain.snapshot import (
 )
 from ddtree_console.domain.spec import Fleet, Host, Profile, Secret, Service, Speculative
 from ddtree_console.domain.txview import TxView, fold_all
-from ddtree_console.services.api import (
-    JournalLine,
-)
+from ddtree_console.services.api import JournalLine
 
 NOW = 1000.0
 WALL = 1764400000.0

@@ -17,11 +17,11 @@ from ddtree_console.services.api import (
     DeployPreview,
     FieldDiff,
     HistoryEntry,
-    HostError,
     JournalLine,
     RollbackPreview,
     Submitted,
 )
+from ddtree_console.services.errors import HostError
 from tests.ui.canned import FLEET, WALL, fleet, journal
 
 PREVIEW = DeployPreview(

@@ -12,7 +12,8 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from ddtree_console.services.api import HostError, RollbackPreview
+from ddtree_console.services.api import RollbackPreview
+from ddtree_console.services.errors import HostError
 from ddtree_console.ui.app import ConsoleApp
 from ddtree_console.ui.screens.confirm import ConfirmScreen
 from ddtree_console.ui.screens.countdown import CountdownScreen

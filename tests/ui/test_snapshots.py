@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from ddtree_console.domain.spec import Fleet
-from ddtree_console.services.api import NoFleet
+from ddtree_console.services.errors import NoFleet
 from ddtree_console.ui.app import ConsoleApp
 from tests.ui.canned import snapshots
 from tests.ui.doubles import DoubleConsole

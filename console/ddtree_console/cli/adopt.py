@@ -10,8 +10,8 @@ from ddtree_console.cli import live
 from ddtree_console.cli.output import Output, safe
 from ddtree_console.domain.adoption import Adopted, adopt
 from ddtree_console.services.adopt import profile_name
-from ddtree_console.services.api import HostError, NoFleet
 from ddtree_console.services.console import LiveConsole
+from ddtree_console.services.errors import HostError, NoFleet
 
 
 def main(args: argparse.Namespace, output: Output) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 
 from ddtree_console.cli.output import Output
 from ddtree_console.domain.spec import Fleet
-from ddtree_console.services.api import Console, HostError
+from ddtree_console.services.api import Console
+from ddtree_console.services.errors import HostError
 
 DOORS = "demo.json"
 """Beside a demo's fleet file: how its hosts are reached, which no fleet file of real hosts may say (moved roots)."""

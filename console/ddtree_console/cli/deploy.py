@@ -9,8 +9,9 @@ from ddtree_console.cli import live
 from ddtree_console.cli.events_text import Narrator, exit_code
 from ddtree_console.cli.output import Output, safe
 from ddtree_console.domain.events import OUTCOME
-from ddtree_console.services.api import DeployPreview, HostError, Submitted
+from ddtree_console.services.api import DeployPreview, Submitted
 from ddtree_console.services.console import LiveConsole
+from ddtree_console.services.errors import HostError
 
 
 def main(args: argparse.Namespace, output: Output) -> int:

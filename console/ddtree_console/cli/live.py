@@ -13,8 +13,8 @@ from typing import Any
 
 from ddtree_console.cli.demo import reached
 from ddtree_console.domain.spec import Fleet
-from ddtree_console.services.api import HostError, NoFleet
 from ddtree_console.services.console import LiveConsole
+from ddtree_console.services.errors import HostError, NoFleet
 from ddtree_console.services.plans import Operator
 
 Work = Callable[[LiveConsole], Coroutine[Any, Any, int]]

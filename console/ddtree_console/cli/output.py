@@ -9,15 +9,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from ddtree_console.domain.secrets import mask
 from ddtree_console.domain.text import visible
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 
 COLOURS = {"good": "32", "work": "36", "warn": "33", "bad": "31", "dim": "2"}
 
 
 def safe(text: str) -> str:
     """Host text fit for a terminal: no control characters, no secret."""
+    from ddtree_console.domain.secrets import mask  # its patterns take 5 ms to compile, and --help prints no secret
+
     return visible(mask(text))
 
 

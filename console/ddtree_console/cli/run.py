@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ddtree_console.cli.arguments import parser
 from ddtree_console.cli.output import Output
-from ddtree_console.services.api import HostError, NoFleet
+from ddtree_console.services.errors import HostError, NoFleet
 
 INTERRUPTED, INPUT = 130, 2
 MODULES = {

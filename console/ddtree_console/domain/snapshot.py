@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ddtree_console.domain.txview import TxView
+if TYPE_CHECKING:
+    from ddtree_console.domain.txview import TxView
 
 
 @dataclass(frozen=True)

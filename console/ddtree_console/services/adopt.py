@@ -9,8 +9,8 @@ from typing import Any
 
 from ddtree_console.domain import adoption
 from ddtree_console.domain.plan import Candidate
-from ddtree_console.services.api import HostError
 from ddtree_console.services.commands import Commands
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.preview import drop_ins
 from ddtree_console.services.wire import profile_json
 

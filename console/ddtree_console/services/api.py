@@ -14,22 +14,6 @@ from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile
 
 
-class HostError(Exception):
-    """A host could not do it: names host, action, cause and next step. code: exit code of FORMATS (5, 6, 7, ...)."""
-
-    def __init__(self, host: str, action: str, cause: str, next_step: str, code: int = 5) -> None:
-        super().__init__(f"{host}: {action}: {cause}; {next_step}")
-        self.host, self.action, self.cause, self.next_step, self.code = host, action, cause, next_step, code
-
-
-class NoFleet(Exception):
-    """There is no fleet file yet. searched: where it was looked for, in that order."""
-
-    def __init__(self, searched: Sequence[str] = ()) -> None:
-        super().__init__("no fleet file in " + ", ".join(searched))
-        self.searched = tuple(searched)
-
-
 @dataclass(frozen=True)
 class JournalLine:
     """One journal entry. seq rises by one per line of this console's feed. text: raw (sanitise before it is shown)."""

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import httpx
 
 from ddtree_console.domain.engines.base import Request
-from ddtree_console.services.api import HostError
 from ddtree_console.services.channel import OpenTcp, client
+from ddtree_console.services.errors import HostError
 from ddtree_console.transport.base import TransportError
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ddtree_console.domain.snapshot import HostSnapshot
 from ddtree_console.domain.spec import Host
-from ddtree_console.services.api import Check, HostError
+from ddtree_console.services.api import Check
 from ddtree_console.services.commands import Commands
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.history import check as host_checks
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.link import HostLink
 from ddtree_console.services.session import parse_object
 from ddtree_console.transport.base import Process, Transport, TransportError

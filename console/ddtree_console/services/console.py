@@ -14,16 +14,9 @@ from ddtree_console.domain.events import Event
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile, Service
 from ddtree_console.services import adopt, checks, history, plans, preview, rollback
-from ddtree_console.services.api import (
-    Check,
-    DeployPreview,
-    HistoryEntry,
-    HostError,
-    JournalLine,
-    RollbackPreview,
-    Submitted,
-)
+from ddtree_console.services.api import Check, DeployPreview, HistoryEntry, JournalLine, RollbackPreview, Submitted
 from ddtree_console.services.commands import Refused
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.follow import Follower
 from ddtree_console.services.hostwatch import HostWatch
 from ddtree_console.services.launcher import LauncherFactory

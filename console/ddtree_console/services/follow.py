@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from ddtree_console.domain.events import OUTCOME, Event, parse
 from ddtree_console.domain.spec import Service
-from ddtree_console.services.api import HostError
 from ddtree_console.services.commands import Commands
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.hostwatch import HostWatch
 from ddtree_console.services.monitor import FleetMonitor
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ddtree_console.domain.spec import Host
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.launcher import Launcher, LauncherFactory
 from ddtree_console.services.session import Session, Sink
 from ddtree_console.transport.base import Process, Transport, TransportError

@@ -11,7 +11,7 @@ from ddtree_console.domain.engines.base import DialectError
 from ddtree_console.domain.plan import Candidate, Plan
 from ddtree_console.domain.render import RenderedUnit, render_unit
 from ddtree_console.domain.spec import Fleet, Profile, Service
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from ddtree_console.services.wire import profile_json
 
 

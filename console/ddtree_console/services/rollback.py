@@ -8,8 +8,9 @@ from typing import Any
 
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.spec import Service
-from ddtree_console.services.api import HostError, RollbackPreview
+from ddtree_console.services.api import RollbackPreview
 from ddtree_console.services.commands import Armed, Commands
+from ddtree_console.services.errors import HostError
 
 ARMED_FOR = 20.0
 """Seconds that a waiting `submit` is kept after the countdown began."""

@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App, SystemCommand
 
-from ddtree_console.domain.snapshot import FleetSnapshot, ServiceSnapshot
-from ddtree_console.services.api import Console, HostError, NoFleet
+from ddtree_console.services.errors import HostError, NoFleet
 from ddtree_console.ui.paint import host_text
 from ddtree_console.ui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
+    from ddtree_console.domain.snapshot import FleetSnapshot, ServiceSnapshot
     from ddtree_console.domain.spec import Profile
+    from ddtree_console.services.api import Console
 
 
 class OperatorActions(App[str]):
     """Mixed into the app: navigation, rollback, deploy, copy."""
 
     services: Console | None
-    snapshot: FleetSnapshot
     demo: bool
     countdown_s: float
     copies: Path | None
+
+    @property
+    def snapshot(self) -> FleetSnapshot:
+        """The newest snapshot."""
+        raise NotImplementedError
 
     # what is chosen
 

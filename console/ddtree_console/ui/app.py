@@ -6,19 +6,22 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from ddtree_console.domain.snapshot import FleetSnapshot
-from ddtree_console.services.api import Console, NoFleet
+from ddtree_console.services.errors import NoFleet
 from ddtree_console.ui.actions import OperatorActions
 from ddtree_console.ui.screens.base import ConsoleScreen
 from ddtree_console.ui.screens.base_keys import CHANGES_A_HOST, GLOBAL_KEYS, NEED_TARGET
 from ddtree_console.ui.screens.fleet import FleetScreen
 from ddtree_console.ui.theme import DARK, LIGHT
+
+if TYPE_CHECKING:
+    from ddtree_console.domain.snapshot import FleetSnapshot
+    from ddtree_console.services.api import Console
 
 FRAME = 0.25
 """seconds between two snapshots on the screen at most."""
@@ -55,7 +58,7 @@ class ConsoleApp(OperatorActions, App[str]):
         super().__init__()
         self.services: Console | None = None
         self.demo, self.read_only = demo, read_only
-        self.snapshot = FleetSnapshot()
+        self._snapshot: FleetSnapshot | None = None
         self.countdown_s = countdown
         self.copies = copies
         self.wall = wall
@@ -112,9 +115,18 @@ class ConsoleApp(OperatorActions, App[str]):
             self.take(await console.changed(self.snapshot.serial))
             await asyncio.sleep(FRAME)
 
+    @property
+    def snapshot(self) -> FleetSnapshot:
+        """The newest; an empty one before the first."""
+        if self._snapshot is None:
+            from ddtree_console.domain.snapshot import FleetSnapshot  # 10 ms that the first frame need not wait for
+
+            self._snapshot = FleetSnapshot()
+        return self._snapshot
+
     def take(self, snapshot: FleetSnapshot) -> None:
         """A new snapshot for the screen on top."""
-        self.snapshot, self._received = snapshot, self._clock()
+        self._snapshot, self._received = snapshot, self._clock()
         for host in snapshot.hosts:
             for service in host.services:
                 tx = service.tx

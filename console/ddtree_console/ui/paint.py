@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
 
-from ddtree_console.domain.secrets import mask
 from ddtree_console.domain.text import visible
 
 Piece = tuple[str, str]
@@ -27,7 +26,9 @@ def host_text(text: str, longest: int = LONGEST) -> str:
     if len(text) > longest:
         more = f" +{len(text) - longest:,} characters" if longest > 200 else ""
         text = f"{text[:longest]}…{more}"
-    return visible(mask(text))
+    from ddtree_console.domain.secrets import mask  # its patterns take 5 ms to compile: not before the first frame
+
+    return visible(mask(text)) if text else ""
 
 
 def row(*pieces: Piece | str) -> Row:

@@ -11,13 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
-from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.ui.paint import Piece
 from ddtree_console.ui.screens.base_keys import CHANGES_A_HOST
 from ddtree_console.ui.widgets.bars import KeyBar, TitleBar
 from ddtree_console.ui.widgets.rows import Rows
 
 if TYPE_CHECKING:
+    from ddtree_console.domain.snapshot import FleetSnapshot
     from ddtree_console.ui.app import ConsoleApp
 
 
@@ -64,6 +64,10 @@ class ConsoleScreen(Screen[None]):
         """Puts a snapshot on the screen; only what changed is repainted."""
         raise NotImplementedError
 
+    def draw_before(self) -> bool:
+        """Draws what there is before the services: the first frame. False where that is the same as always."""
+        return False
+
     def copy_text(self) -> str:
         """What `y` copies."""
         return ""
@@ -78,6 +82,8 @@ class ConsoleScreen(Screen[None]):
         """Draws the app's current snapshot."""
         app = self.console_app
         if not self.is_mounted or not self.is_attached:
+            return
+        if app.services is None and self.draw_before():
             return
         now = app.now()
         self.query_one(TitleBar).put(self.title_pieces(app.snapshot, now), app.badges(), app.time_text())

@@ -9,7 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from ddtree_console.domain.snapshot import FleetSnapshot
-from ddtree_console.services.api import Check, HostError
+from ddtree_console.services.api import Check
+from ddtree_console.services.errors import HostError
 from ddtree_console.ui.paint import Piece, Row, fit, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
 from ddtree_console.ui.widgets.rows import Rows

@@ -11,7 +11,8 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ddtree_console.services.api import HostError, RollbackPreview
+from ddtree_console.services.api import RollbackPreview
+from ddtree_console.services.errors import HostError
 from ddtree_console.ui.paint import Row, fit, host_text, row, wrap
 from ddtree_console.ui.widgets.rows import Rows
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.ui.paint import Piece, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
-from ddtree_console.ui.views import fleet as view
+from ddtree_console.ui.widgets.bars import TitleBar
 from ddtree_console.ui.widgets.filter import FilterLine
 from ddtree_console.ui.widgets.pick import Pick
 from ddtree_console.ui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from ddtree_console.domain.snapshot import FleetSnapshot
+    from ddtree_console.ui.views import fleet as view
 
 
 class FleetScreen(ConsoleScreen):
@@ -50,18 +53,30 @@ class FleetScreen(ConsoleScreen):
 
     def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
         """FLEET and the counts."""
+        from ddtree_console.ui.views import fleet as view
+
         app = self.console_app
         if app.services is None:
-            return [(" FLEET  ", "title"), ("reading the fleet…", "dim")]
+            return []
         counts = view.summary(view.items(snapshot, app.services.fleet, now))
         problem = f" · {app.problem_text}" if app.problem_text else ""
         return [(" FLEET  ", "title"), (counts, ""), (host_text(problem), "bad")]
 
+    def draw_before(self) -> bool:
+        """The first frame needs no snapshot and none of what draws one."""
+        app = self.console_app
+        self.query_one(TitleBar).put(
+            [(" FLEET  ", "title"), ("reading the fleet…", "dim")], app.badges(), app.time_text()
+        )
+        self.query_one("#main", Pick).fill([("", row(("  reading the fleet…", "dim")))])
+        return True
+
     def draw(self, snapshot: FleetSnapshot, now: float) -> None:
         """Rows and the detail of the chosen one."""
+        from ddtree_console.ui.views import fleet as view
+
         app, table = self.console_app, self.query_one("#main", Pick)
         if app.services is None:
-            table.fill([("", row(("  reading the fleet…", "dim")))])
             return
         self._items = view.items(snapshot, app.services.fleet, now, self._words)
         wide = table.size.width
@@ -75,6 +90,8 @@ class FleetScreen(ConsoleScreen):
         self._detail(now)
 
     def _detail(self, now: float) -> None:
+        from ddtree_console.ui.views import fleet as view
+
         chosen = next((i for i in self._items if i.service.key == self.target()), None)
         text, style = view.detail(chosen, now)
         pane = self.query_one("#detail", Rows)
@@ -127,11 +144,15 @@ class FleetScreen(ConsoleScreen):
     def _remember(self) -> None:
         app = self.console_app
         if app.services is not None:
+            from ddtree_console.ui.views import fleet as view
+
             self._left = view.words_of(view.items(app.snapshot, app.services.fleet, app.now()))
 
     def _since(self) -> None:
         app = self.console_app
         if app.services is None or not self.is_attached:
             return
+        from ddtree_console.ui.views import fleet as view
+
         text = view.since(self._left, view.words_of(view.items(app.snapshot, app.services.fleet, app.now())))
         self.query_one("#since", Rows).show([row((" " + text, "work"))] if text else [])

@@ -10,7 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from ddtree_console.domain.snapshot import FleetSnapshot
-from ddtree_console.services.api import HistoryEntry, HostError
+from ddtree_console.services.api import HistoryEntry
+from ddtree_console.services.errors import HostError
 from ddtree_console.ui.paint import Piece, Row, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
 from ddtree_console.ui.views import history as view

@@ -14,7 +14,8 @@ from textual.widgets import Input, Static, TextArea
 from ddtree_console.domain.engines.base import FlagHelp
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Profile
-from ddtree_console.services.api import DeployPreview, HostError
+from ddtree_console.services.api import DeployPreview
+from ddtree_console.services.errors import HostError
 from ddtree_console.ui import forms
 from ddtree_console.ui.paint import Piece, Row, heading, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
