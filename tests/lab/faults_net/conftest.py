@@ -38,8 +38,8 @@ class Kept:
         host.drop(False)
         host.link_up()
         host.freeze_sshd(False)
-        busy = host.exec(f"systemctl is-active ddtree-tx-{slot.unit}", check=False).stdout
-        if busy != "inactive\n" or slot.code.trial(slot.unit) or not slot.serves():
+        quiet = f"timeout 5 sh -c 'while systemctl -q is-active ddtree-tx-{slot.unit}; do sleep 0.05; done'"
+        if host.exec(quiet, check=False).returncode or slot.code.trial(slot.unit) or not slot.serves():
             self._slot = None
 
 

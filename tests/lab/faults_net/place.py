@@ -35,12 +35,12 @@ hosts:
 PROFILE = """\
 engine: sglang
 dialect: stock-0.5.12
-command: [{python}, -B, {folder}/replayer.py, --recording, {recording}, --speed, "{speed:g}"]
+command: [/usr/bin/python3, -B, {program}, --recording, {recording}, --speed, "{speed:g}"]
 model: {model}
 flags: {{host: 127.0.0.1{flags}}}
 """
-SPEEDS = {"quick": 200.0, "way": 200.0, "brisk": 40.0, "slow": 20.0}
-"""profile -> how many times faster than recorded; slow takes some 5 s, long enough to be in the middle of it."""
+SPEEDS = {"quick": 200.0, "way": 200.0, "brisk": 40.0, "slow": 25.0}
+"""profile -> how many times faster than recorded; slow takes some 4 s, long enough to be in the middle of it."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,11 @@ class Place:
         return self
 
     def profile(
-        self, name: str, recording: str, speed: float, *, flags: str = "", python: str = "/usr/bin/python3"
+        self, name: str, recording: str, speed: float, *, flags: str = "", program: str = f"{FOLDER}/replayer.py"
     ) -> None:
         """A profile whose server is that recording. flags: further YAML of its flags."""
-        text = PROFILE.format(
-            python=python, folder=FOLDER, recording=recording, speed=speed, model=f"/models/{name}", flags=flags
-        )
+        words = {"recording": recording, "speed": speed, "model": f"/models/{name}"}
+        text = PROFILE.format(program=program, flags=flags, **words)
         (self.folder / f"{name}.yaml").write_text(text)
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:

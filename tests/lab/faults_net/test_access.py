@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from tests.lab.faults_net.place import KEY, PORT, UNIT, Place
 from tests.lab.faults_net.station import station
 from tests.lab.fixtures import Hosts
@@ -24,23 +24,6 @@ else:
     sys.argv = options
     runpy.run_path(options[0], run_name="__main__")
 """
-
-
-async def test_an_admin_works_from_end_to_end(slot: Slot, tmp_path: Path) -> None:
-    place = Place(tmp_path / "admin", slot.code.host, user="admin").make()
-    async with station(place) as here:
-        await here.up()
-        assert here.host().privileged
-        tx, following = await here.deploy("brisk")
-        assert (await following)[-1].data["state"] == "committed"
-        await here.until(lambda: here.state().text == "● ready")
-        assert [check.state for check in await here.console.check("h1") if check.name in ("connection", "sudo")] == [
-            "ok",
-            "ok",
-        ]
-        history = await here.console.history(KEY, 1)
-        assert (history[0].tx, history[0].who) == (tx, "ann@desk")
-    assert slot.serves() == "/models/brisk"
 
 
 @pytest.mark.parametrize("user", ["pwops", "ops"])

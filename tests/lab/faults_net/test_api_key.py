@@ -40,7 +40,7 @@ def files_with_it(slot: Slot) -> list[str]:
 
 
 async def test_ready_and_nothing_told(slot: Slot, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.profile("keyed", "dflash-healthy-bars", 40, flags=f", api-key: {CANARY}")
+    place.profile("keyed", "dflash-healthy-bars", 80, flags=f", api-key: {CANARY}")
     release = next_release(slot)
     ours: list[str] = []
     async with station(place) as ann:

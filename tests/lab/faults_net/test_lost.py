@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -40,62 +41,65 @@ async def test_the_session_is_killed(slot: Slot, place: Place) -> None:
         await ended_well(slot, ann, tx, await following, release)
         never_falsely_ready(ann, mark)
         await whole_journal(slot, ann)
-        one_of_each(slot)
+        await one_of_each(slot, ann)
 
 
-def freeze(host: Host, on: bool) -> None:
-    host.freeze_sshd(on)
-    if on:
-        host.exec(SESSIONS)
+@dataclass(frozen=True)
+class Fault:
+    """A way to be out of reach, and what the console must say of it."""
 
-
-def refuse(host: Host, on: bool) -> None:
-    host.refuse(22, on)
-    if on:
-        host.exec(SESSIONS)
+    give: Callable[[Host, bool], None]
+    cause: str
+    kills: bool = False
+    """whether connections that are up have to be ended, too."""
 
 
 def cut(host: Host, on: bool) -> None:
     (host.link_down if on else host.link_up)()
 
 
+CABLE = Fault(cut, "(No route to host|connect timed out within 5 s)")
+SILENCE = Fault(Host.drop, "connect timed out within 5 s")
+FROZEN = Fault(Host.freeze_sshd, "connected, but sshd does not answer within 5 s", kills=True)
+REFUSED = Fault(lambda host, on: host.refuse(22, on), "connection refused; is sshd running there\\?")
+
+
 @pytest.mark.parametrize(
-    ("fault", "cause"),
-    [
-        (Host.drop, "connect timed out within 5 s"),
-        (cut, "(No route to host|connect timed out within 5 s)"),
-        (freeze, "connected, but sshd does not answer within 5 s"),
-        (refuse, "connection refused; is sshd running there\\?"),
-    ],
-    ids=["silence", "cable", "frozen", "refused"],
+    ("first", "then"), [(CABLE, SILENCE), (FROZEN, REFUSED)], ids=["cable-then-silence", "frozen-then-refused"]
 )
-async def test_out_of_reach_until_the_end(
-    slot: Slot, place: Place, fault: Callable[[Host, bool], None], cause: str
-) -> None:
+async def test_out_of_reach_until_the_end(slot: Slot, place: Place, first: Fault, then: Fault) -> None:
     host, release = slot.code.host, next_release(slot)
+
+    def break_it() -> None:
+        first.give(host, True)
+        if first.kills:
+            host.exec(SESSIONS)
+
+    def says(fault: Fault) -> bool:
+        return ann.state().word.startswith("unreachable") and bool(re.search(fault.cause, ann.state().detail))
+
     async with station(place) as ann:
         await ann.up()
         tx, following = await ann.deploy("brisk")
         mark = len(ann.seen)
-        await asyncio.to_thread(fault, host, True)
-        noticed = await ann.until(lambda: ann.host().link != "up", 5)
-        assert noticed < 3, "three keepalives of half a second"
-        await ann.until(lambda: re.search(cause, ann.host().error), 8)
-        assert ann.state().word.startswith("unreachable")
-        assert re.search(cause, ann.state().detail)
+        await asyncio.to_thread(break_it)
+        assert await ann.until(lambda: ann.host().link != "up", 5) < 3, "three keepalives of half a second"
+        await ann.until(lambda: says(first), 10)
+        await asyncio.to_thread(then.give, host, True)
+        await asyncio.to_thread(first.give, host, False)
+        await ann.until(lambda: says(then), 15)
         slot.outcome(tx)
-        await ann.until(lambda: len(set(ages(ann, mark))) > 3, 8)
         view = ann.service().tx
         assert view is not None
         assert view.running, "what the console does not know it does not say"
-        never_falsely_ready(ann, mark)
-        await asyncio.to_thread(fault, host, False)
+        assert len(set(ages(ann, mark))) > 3, "the age is seen to grow"
+        await asyncio.to_thread(then.give, host, False)
         await ann.until(lambda: ann.host().link == "up", 15)
         await ended_well(slot, ann, tx, await following, release)
         assert ages(ann, mark) == sorted(ages(ann, mark)), "an age only grows"
         never_falsely_ready(ann, mark)
         await whole_journal(slot, ann)
-        one_of_each(slot)
+        await one_of_each(slot, ann)
 
 
 def test_silence_is_noticed_within_twenty_seconds() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtree_console.services.api import HostError
+from ddtree_console.services.errors import HostError
 from tests.lab.faults import serves_committed
 from tests.lab.faults_net.place import KEY, Place
 from tests.lab.faults_net.station import station
@@ -25,31 +25,26 @@ def other(place: Place, tmp_path: Path) -> Place:
     return dataclasses.replace(place, folder=tmp_path / "bob").make()
 
 
-async def test_the_second_deployment_is_refused_and_both_see_the_first(slot: Slot, place: Place, other: Place) -> None:
-    release = next_release(slot)
+async def test_the_second_operator_sends_it_back(slot: Slot, place: Place, other: Place) -> None:
     async with station(place) as ann, station(other, "bob") as bob:
         await asyncio.gather(ann.up(), bob.up())
-        tx, following = await ann.deploy(reason="a bigger context")
+        tx, following = await ann.deploy()
         await bob.until(lambda: bob.waits(tx))
-        also = asyncio.ensure_future(bob.follow(tx))
-        with pytest.raises(HostError) as caught:
-            await bob.console.deploy(KEY, "quick")
-        assert caught.value.code == 6
-        named = ("ann@desk", "from desk-of-ann", "deploy qwen: a bigger context", "since ")
-        assert [word for word in named if word not in caught.value.cause] == []
-        assert [word for word in named if word not in bob.service().lock] == []
-        code, out, err = await other.run("deploy", KEY, "--profile", "quick", "--json")
-        assert code == 6
-        assert [word for word in named if word not in err] == []
-        assert json.loads(out)["code"] == 6
+        back = await bob.console.rollback(KEY)
+        assert back.tx == tx, "a request to the transaction that runs, not a second writer"
         events = await following
-        await ended_well(slot, ann, tx, events, release)
-        assert await also == events
-        await bob.ready(release)
-        await bob.until(lambda: bob.service().lock == "")
+        asked = next(event for event in events if event.kind == "request")
+        assert (asked.data["request"], asked.data["who"], asked.data["state"]) == ("back", "bob@desk", "acknowledged")
+        assert events[-1].data["state"] == "went_way_back"
+        assert await bob.follow(tx) == events
+        whole(slot, tx, events)
+        assert "↻ going back" in ann.words()
+        await ann.until(lambda: ann.state().text == "● ready")
+        assert slot.serves() == "/models/way"
+        assert "/models/way" in events[-1].data["serves"]
+        serves_committed(slot, slot.code.state(slot.unit)["committed"])
         for here in (ann, bob):
             never_falsely_ready(here)
-        assert [line["tx"] for line in slot.code.history(slot.unit)].count(tx) == 1
 
 
 async def test_a_takeover_is_said_and_kept(slot: Slot, place: Place, other: Place) -> None:
@@ -76,23 +71,28 @@ async def test_a_takeover_is_said_and_kept(slot: Slot, place: Place, other: Plac
             never_falsely_ready(here)
 
 
-async def test_the_second_operator_sends_it_back(slot: Slot, place: Place, other: Place) -> None:
+async def test_the_second_deployment_is_refused_and_both_see_the_first(slot: Slot, place: Place, other: Place) -> None:
+    release = next_release(slot)
     async with station(place) as ann, station(other, "bob") as bob:
         await asyncio.gather(ann.up(), bob.up())
-        tx, following = await ann.deploy()
+        tx, following = await ann.deploy(reason="a bigger context")
         await bob.until(lambda: bob.waits(tx))
-        back = await bob.console.rollback(KEY)
-        assert back.tx == tx, "a request to the transaction that runs, not a second writer"
+        also = asyncio.ensure_future(bob.follow(tx))
+        with pytest.raises(HostError) as caught:
+            await bob.console.deploy(KEY, "quick")
+        assert caught.value.code == 6
+        named = ("ann@desk", "from desk-of-ann", "deploy qwen: a bigger context", "since ")
+        assert [word for word in named if word not in caught.value.cause] == []
+        await bob.until(lambda: not [word for word in named if word not in bob.service().lock], 5)
+        code, out, err = await other.run("deploy", KEY, "--profile", "quick", "--json")
+        assert code == 6
+        assert [word for word in named if word not in err] == []
+        assert json.loads(out)["code"] == 6
         events = await following
-        asked = next(event for event in events if event.kind == "request")
-        assert (asked.data["request"], asked.data["who"], asked.data["state"]) == ("back", "bob@desk", "acknowledged")
-        assert events[-1].data["state"] == "went_way_back"
-        assert await bob.follow(tx) == events
-        whole(slot, tx, events)
-        assert "↻ going back" in ann.words()
-        await ann.until(lambda: ann.state().text == "● ready")
-        assert slot.serves() == "/models/way"
-        assert "/models/way" in events[-1].data["serves"]
-        serves_committed(slot, slot.code.state(slot.unit)["committed"])
+        await ended_well(slot, ann, tx, events, release)
+        assert await also == events
+        await bob.ready(release)
+        await bob.until(lambda: bob.service().lock == "")
         for here in (ann, bob):
             never_falsely_ready(here)
+        assert [line["tx"] for line in slot.code.history(slot.unit)].count(tx) == 1

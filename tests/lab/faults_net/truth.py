@@ -41,11 +41,15 @@ async def whole_journal(slot: Slot, here: Station) -> None:
     assert [line.gap for line in here.journal() if line.gap] == []
 
 
-def one_of_each(slot: Slot) -> None:
+async def one_of_each(slot: Slot, here: Station) -> None:
     """One watcher and one journal follower run there: a lost connection leaves none behind."""
-    lines = slot.code.host.exec("ps -e -o args").stdout.splitlines()
-    ours = [line.split()[-1] for line in lines if "/ddtree-console/bin/" in line]
-    assert sorted(word for word in ours if word in ("journal", "watch")) == ["journal", "watch"], lines
+
+    def running() -> list[str]:
+        lines = slot.code.host.exec("ps -e -o args").stdout.splitlines()
+        ours = [line.split()[-1] for line in lines if "/ddtree-console/bin/" in line]
+        return sorted(word for word in ours if word in ("journal", "watch"))
+
+    await here.until(lambda: running() == ["journal", "watch"], 5)  # the follower starts after the watcher
 
 
 async def ended_well(slot: Slot, here: Station, tx: str, events: Sequence[Event], release: str) -> None:
