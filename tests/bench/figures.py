@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -95,37 +95,40 @@ def idle(seconds: float = 20.0) -> list[Figure]:
         ]
 
 
-KEYS = (("/", "filter: words"), ("?", " HELP"))
+FILTER, HELP = ("/", "filter: words"), ("?", " HELP")
 """a key that stays on the screen, one that opens another; each with what shows that it was answered"""
 
 
-def _keys(program: PtyProgram, rounds: int) -> list[Figure]:
-    """p95 of the time from a key to its answer on the screen, a figure a key."""
-    figures = []
-    for key, answer in KEYS:
-        times = []
-        for _ in range(rounds + 1):
-            began = time.monotonic()
-            since = program.send(key)
-            times.append(program.wait_for(answer, 10, since) - began)
-            program.pump(0.2)
-            program.send("\x1b")
-            program.pump(0.4)
-        first = times.pop(0)  # loads the screen's code
-        note = f"median {median(times) * 1000:.0f}, the very first {first * 1000:.0f}"
-        figures.append(Figure(f"key {key}, p95", p95(times) * 1000, 50, "ms", note))
-    return figures
+def _times(program: PtyProgram, key: tuple[str, str], rounds: int) -> list[float]:
+    """Seconds from the key to its answer on the screen; the first press, which loads code, is left out."""
+    times = []
+    for _ in range(rounds + 1):
+        began = time.monotonic()
+        since = program.send(key[0])
+        times.append(program.wait_for(key[1], 10, since) - began)
+        program.pump(0.2)
+        program.send("\x1b")
+        program.pump(0.4)
+    return times[1:]
 
 
-def _named(what: str, figures: list[Figure]) -> list[Figure]:
-    return [replace(figure, name=f"{what}: {figure.name}") for figure in figures]
+def _key(program: PtyProgram, what: str, rounds: int) -> Figure:
+    times = _times(program, FILTER, rounds)
+    return Figure(f"{what}: a key, p95", p95(times) * 1000, 50, "ms", f"median {median(times) * 1000:.0f}")
 
 
 def calm(rounds: int = 40) -> list[Figure]:
-    """Keys with four live hosts and a quiet journal: what a key costs by itself."""
-    with _console(4) as (_, program):
+    """Keys with four live hosts and a quiet journal; a screen that opens against a bare app's, medians."""
+    with _console(4) as (streams, program):
         _live(program, 4)
-        return _named("4 hosts", _keys(program, rounds))
+        key = _key(program, "4 hosts", rounds)
+        ours = median(_times(program, HELP, rounds))
+        with PtyProgram(BARE, streams.env) as bare:
+            bare.wait_for("BARE")
+            bare.pump(1)
+            yardstick = median(_times(bare, HELP, rounds))
+    note = f"{ours * 1000:.0f} ms / {yardstick * 1000:.0f} ms"
+    return [key, Figure("4 hosts: a screen opens, times a bare app's", ours / yardstick, 1.25, "x", note)]
 
 
 def flood(rate: float = 10_000, rounds: int = 40) -> list[Figure]:
@@ -137,9 +140,9 @@ def flood(rate: float = 10_000, rounds: int = 40) -> list[Figure]:
         streams.go()
         program.wait_for(r"#token: \d+", LIVE_S)
         cpu, began = program.cpu_seconds(), time.monotonic()
-        keys = _named("10,000 journal lines/s", _keys(program, rounds))
+        key = _key(program, "10,000 journal lines/s", rounds)
         used = (program.cpu_seconds() - cpu) / (time.monotonic() - began) * 100
-    return [*keys, Figure("10,000 journal lines/s: CPU of the console", used, 100, "% core")]
+    return [key, Figure("10,000 journal lines/s: CPU of the console", used, 100, "% core")]
 
 
 def sixty(seconds: float = 20.0, rounds: int = 40) -> list[Figure]:
@@ -152,5 +155,5 @@ def sixty(seconds: float = 20.0, rounds: int = 40) -> list[Figure]:
         program.pump(seconds)
         used = (program.cpu_seconds() - cpu) / seconds * 100
         memory = f"{program.memory_mib():.0f} MiB"
-        keys = _named("sixty hosts", _keys(program, rounds))
-    return [Figure("sixty hosts: CPU of the console", used, 30, "% core", memory), *keys]
+        key = _key(program, "sixty hosts", rounds)
+    return [Figure("sixty hosts: CPU of the console", used, 30, "% core", memory), key]
