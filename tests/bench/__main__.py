@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tests.bench import figures
+from tests.bench import figures, story
 
 ALL = {
     "first-frame": figures.first_frame,
@@ -13,6 +13,7 @@ ALL = {
     "calm": figures.calm,
     "flood": figures.flood,
     "sixty": figures.sixty,
+    "story": story.story,
 }
 
 
