@@ -13,8 +13,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LAB := $(BIN)/python tests/lab/lab.py
 PYTEST := $(BIN)/python -m pytest --quiet --durations=15
 LAB_SECONDS := 900
-# lab tests wait more than they compute
-LAB_WORKERS := 3
+# many tests wait more than they compute: more workers than cores
+WORKERS := 3
+LAB_WORKERS := 4
 
 # the first of these that is 3.11 to 3.14 makes the virtual environment
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
@@ -57,7 +58,7 @@ lab-packages:
 # lab tests run inside the lab where there can be one; elsewhere they skip with the reason (in CI that is an error)
 test: $(DEV) lab-packages
 	@status=0; \
-	$(PYTEST) -m 'not lab' -n 2 || status=$$?; \
+	$(PYTEST) -m 'not lab' -n $(WORKERS) || status=$$?; \
 	if [ -z "$$($(LAB) why-not)" ]; then \
 	  timeout --kill-after=20 $(LAB_SECONDS) $(LAB) run $(PYTEST) -m lab -n $(LAB_WORKERS) || status=$$?; \
 	else \
