@@ -89,7 +89,9 @@ def story(speed: float = 20.0) -> list[Figure]:
     with _demo(speed) as demo, PtyProgram([*CONSOLE, "--fleet", str(demo.fleet)], demo.env) as program:
         _choose(program)
         began = time.time()
+        since = len(program.raw)
         demo.command("deploy", SLOT, "--profile", "ddtree-shadow", "--detach")
+        program.wait_for(r"sglang-qwen\s+\S+ starting", 10, since)
         since = program.send("d")
         verdict = _seen(program, r"VERDICT", since)
         program.wait_for(r"serves now", 60, since)

@@ -18,7 +18,9 @@ from pathlib import Path
 from ddtree_console.demo.sandbox import Sandbox
 from ddtree_console.domain.spec import Fleet
 
-FAREWELL = "demo: its two hosts have ended, with their processes and files; no systemd, /etc or GPU of this machine was used"
+FAREWELL = (
+    "demo: its two hosts have ended, with their processes and files; no systemd, /etc or GPU of this machine was used"
+)
 _FIXED = re.compile(r"[A-Za-z0-9_./=:@-]+\Z")
 
 
