@@ -89,6 +89,12 @@ class ConsoleScreen(Screen[None]):
         self.query_one(TitleBar).put(self.title_pieces(app.snapshot, now), app.badges(), app.time_text())
         self.draw(app.snapshot, now)
 
+    def on_mount(self) -> None:
+        """The title is in the first paint; the body follows its first layout."""
+        app = self.console_app
+        if app.services is not None:
+            self.query_one(TitleBar).put(self.title_pieces(app.snapshot, app.now()), app.badges(), app.time_text())
+
     def on_screen_resume(self) -> None:
         """On top again: draw, since suspended screens are not drawn."""
         self.call_next(self.redraw)

@@ -44,8 +44,10 @@ class FleetScreen(ConsoleScreen):
         yield FilterLine()
 
     def on_mount(self) -> None:
-        """The frame's title is fixed text."""
+        """The frame's title is fixed text; what stands there before the services is in the very first frame."""
         self.query_one("#main").border_title = "/ filter"
+        if self.console_app.services is None:
+            self.draw_before()
 
     def target(self) -> str:
         """The chosen row."""

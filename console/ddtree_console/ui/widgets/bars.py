@@ -37,7 +37,7 @@ class TitleBar(Rows):
         right: list[Piece] = []
         for badge in badges:
             right += [(f" {badge} ", "badge"), (" ", "")]
-        wide = self.size.width
+        wide = self.size.width or self.app.size.width  # the first frame is drawn before the first layout
         if wide >= 60 and time:
             right.append((time + " ", "dim"))
         room = wide - sum(cell_len(t) for t, _ in right)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ddtree_console.ui.app import ConsoleApp
 
 PERIOD = 0.25
-BATCH = 2000
-"""lines taken at one time at most; what a flood brings beyond that is counted, not drawn."""
+FIRST, BATCH = 2000, 500
+"""lines taken at one time at most, at first and then; what a flood brings beyond that is counted, not drawn. 500 cost
+some 5 ms, in which no key is answered."""
 
 
 class JournalFeed(JournalPane):
@@ -54,7 +55,7 @@ class JournalFeed(JournalPane):
         app = cast("ConsoleApp", self.app)
         if not self.key or app.services is None or self.paused or not self.screen.is_current:
             return
-        self.feed(app.services.journal(self.key, self.after, BATCH))
+        self.feed(app.services.journal(self.key, self.after, BATCH if self.after >= 0 else FIRST))
 
     def note(self) -> str:
         """following, paused, counts: for a heading."""
