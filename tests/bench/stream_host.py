@@ -39,7 +39,7 @@ def entry(unit: str, n: int, now: float) -> bytes:
         "_PID": "4242",
         "MESSAGE": text,
     }
-    return json.dumps(raw).encode() + b"\n"
+    return json.dumps(raw, separators=(",", ":")).encode() + b"\n"
 
 
 def unit_state() -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Bench:
 
     @staticmethod
     def _line(raw: dict[str, Any]) -> bytes:
-        return json.dumps(raw).encode() + b"\n"
+        return json.dumps(raw, separators=(",", ":")).encode() + b"\n"
 
     @staticmethod
     def _hello() -> dict[str, Any]:

@@ -25,10 +25,19 @@ class JournalFeed(JournalPane):
         super().__init__(id=id)
         self.key = ""
         self.paused = False
+        self.flooded = False
+        """the last flush was full"""
+        self._rest = False
 
     def on_mount(self) -> None:
         """One flush each PERIOD."""
-        self.set_interval(PERIOD, self.pull)
+        self.set_interval(PERIOD, self._tick)
+
+    def _tick(self) -> None:
+        """In a flood, which nobody can read, every other flush is left to the keys."""
+        self._rest = not self._rest and self.flooded
+        if not self._rest:
+            self.pull()
 
     def watch_service(self, key: str) -> None:
         """The lines of that service from now on."""
@@ -55,7 +64,9 @@ class JournalFeed(JournalPane):
         app = cast("ConsoleApp", self.app)
         if not self.key or app.services is None or self.paused or not self.screen.is_current:
             return
-        self.feed(app.services.journal(self.key, self.after, BATCH if self.after >= 0 else FIRST))
+        lines = app.services.journal(self.key, self.after, BATCH if self.after >= 0 else FIRST)
+        self.flooded = self.after >= 0 and len(lines) >= BATCH
+        self.feed(lines)
 
     def note(self) -> str:
         """following, paused, counts: for a heading."""
