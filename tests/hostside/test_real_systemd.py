@@ -153,7 +153,7 @@ async def test_the_journal_by_cursor_and_a_gap_after_a_vacuum(hosts: Hosts) -> N
         assert entry["__CURSOR"] not in [m.get("__CURSOR") for m in seen]
         assert not [m for m in seen if "_ddtree" in m]
         await process.close()
-        host.exec("journalctl --rotate && journalctl --vacuum-time=1s && systemctl start say")
+        host.exec("journalctl --rotate && journalctl --vacuum-size=1 && systemctl start say")
         process, lines = await connection.start("journal", resumed)
         assert "vacuumed" in (await until(lines, lambda m: True))["why"]
         await process.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ddtree_console.hostside.watch_config import Config, config
 from ddtree_console.hostside.watch_http import HttpWorkers, Prober
 from ddtree_console.hostside.watch_io import Requests, Sender
 from ddtree_console.hostside.watch_ports import PortWatch
-from ddtree_console.hostside.watch_tx import Signature, TxFollower, release_paths, signature
+from ddtree_console.hostside.watch_tx import HeldOutcomes, Signature, TxFollower, release_paths, signature
 from ddtree_console.hostside.watch_units import UnitReader
 
 # How often event files are looked at, in seconds: while a transaction runs, and otherwise.
@@ -44,6 +44,7 @@ class Watch:
         self._http = HttpWorkers(roots)
         self._prober = Prober(self._http)
         self._followers: dict[str, TxFollower] = {}
+        self._outcomes = HeldOutcomes()
         self._kept: dict[str, Any] = {}
         self._kept_paths: dict[str, list[Path]] = {}
         self._kept_seen: dict[str, Signature] = {}
@@ -84,6 +85,7 @@ class Watch:
             self._follow("units", -1)
             self._units.overdue()
             self._out.error("units", self._units.problem)
+            self._send_events(self._outcomes.all())
         if self._gpus.due is not None and now >= self._gpus.due:
             self._follow("gpus", -1)
             self._report_gpus(self._gpus.overdue())
@@ -111,6 +113,7 @@ class Watch:
             return
         self._calm, self._ask_units_by = calm, now + watch_calm.ASK_ANYWAY
         self._units.ask(self._config.units)
+        self._outcomes.asked += 1
         self._out.error("units", self._units.problem)
         self._follow("units", self._units.fileno())
 
@@ -161,12 +164,17 @@ class Watch:
         if states is not None:
             self._states = states
             self._out.error("units", "")
+            # What a transaction does to a unit goes before the new state, or a stop would look like a failure;
+            # its outcome after a state as new as itself, or a service that is back would.
+            self._part("events", self._report_events)
             self._report_units()
+            self._send_events(self._outcomes.answered())
             self._part("ports", self._report_ports)
             # Only here, where systemd has just answered: it asks systemd, and waits for it.
             self._part("cut attempts", self._close_cut)
         elif self._units.problem:
             self._out.error("units", self._units.problem)
+            self._send_events(self._outcomes.all())
 
     def _follow_closed(self, name: str) -> None:
         fd = self._registered.pop(name, None)
@@ -200,8 +208,13 @@ class Watch:
 
     def _report_events(self) -> None:
         for unit, follower in self._followers.items():
-            for event in follower.poll():
-                self._out.send("tx", {"unit": unit, "event": event})
+            self._send_events((unit, event) for event in follower.poll() if not self._outcomes.holds(unit, event))
+        if self._outcomes.waiting:
+            self._ask_units_by = self._next["units"] = 0.0
+
+    def _send_events(self, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        for unit, event in events:
+            self._out.send("tx", {"unit": unit, "event": event})
 
     def _report_locks(self) -> None:
         held = {name: _lock(holder) for name, holder in locks.holders(self._roots).items()}

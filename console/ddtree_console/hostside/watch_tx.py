@@ -75,3 +75,38 @@ class TxFollower:
             event = json.loads(line)
             self.running = event.get("kind") != ev.OUTCOME
             yield event
+
+
+class HeldOutcomes:
+    """Outcomes (and what follows them) kept back until the units' states are at least as new as they are."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        """how often the states were asked for."""
+        self._held: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is waited for."""
+        return bool(self._held)
+
+    def holds(self, unit: str, event: dict[str, Any]) -> bool:
+        """Takes an outcome, or an event behind one; False: send it now."""
+        if unit in self._held:
+            self._held[unit][1].append(event)
+            return True
+        if event.get("kind") == ev.OUTCOME:
+            self._held[unit] = (self.asked, [event])
+            return True
+        return False
+
+    def answered(self) -> list[tuple[str, dict[str, Any]]]:
+        """The newest question is answered: what was held before it was asked."""
+        return self._release([unit for unit, (asked, _) in self._held.items() if asked < self.asked])
+
+    def all(self) -> list[tuple[str, dict[str, Any]]]:
+        """systemd does not answer: everything, since late is worse than unordered."""
+        return self._release(list(self._held))
+
+    def _release(self, units: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        return [(unit, event) for unit in units for event in self._held.pop(unit)[1]]

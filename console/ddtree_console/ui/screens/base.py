@@ -81,8 +81,8 @@ class ConsoleScreen(Screen[None]):
     def redraw(self) -> None:
         """Draws the app's current snapshot."""
         app = self.console_app
-        if not self.is_mounted or not self.is_attached:
-            return
+        if not self.is_mounted or not self.is_attached or not self.query(TitleBar):
+            return  # a tick may come between a screen and its widgets
         if app.services is None and self.draw_before():
             return
         now = app.now()
