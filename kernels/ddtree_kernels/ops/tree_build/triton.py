@@ -6,14 +6,8 @@ because only written entries are read. Shapes are static, counts are read on the
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
-
-Pointer = Any
-Scalar = Any
-Block = Any
 
 FLOAT32_MAX = tl.constexpr(3.4028234663852886e38)
 LOWEST = tl.constexpr(-2147483648)
@@ -21,7 +15,7 @@ HIGHEST64 = tl.constexpr(9223372036854775807)
 
 
 @triton.jit
-def _clean(raw: Block) -> Block:
+def _clean(raw: tl.tensor) -> tl.tensor:
     """float32; NaN is -inf, +inf the largest float32, -0 is +0."""
     x = raw.to(tl.float32)
     x = tl.where(x != x, float("-inf"), x)
@@ -30,16 +24,16 @@ def _clean(raw: Block) -> Block:
 
 @triton.jit
 def group_max_kernel(
-    logits: Pointer,
-    group_best: Pointer,
-    part_max: Pointer,
-    part_sum: Pointer,
-    stride_n: Scalar,
-    stride_l: Scalar,
-    depth: Scalar,
-    vocab: Scalar,
-    groups: Scalar,
-    inverse_temperature: Scalar,
+    logits: tl.tensor,
+    group_best: tl.tensor,
+    part_max: tl.tensor,
+    part_sum: tl.tensor,
+    stride_n: tl.tensor,
+    stride_l: tl.tensor,
+    depth: tl.tensor,
+    vocab: tl.tensor,
+    groups: tl.tensor,
+    inverse_temperature: tl.tensor,
     GROUP: tl.constexpr,
     GROUPS_EACH: tl.constexpr,
 ) -> None:
@@ -62,14 +56,14 @@ def group_max_kernel(
 
 
 @triton.jit
-def _key(x: Block, SHIFT: tl.constexpr) -> Block:
+def _key(x: tl.tensor, SHIFT: tl.constexpr) -> tl.tensor:
     """int32 that orders like the float; SHIFT low bits, which the logits' type never sets, are dropped."""
     bits = x.to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)) >> SHIFT
 
 
 @triton.jit
-def _value(key: Block, SHIFT: tl.constexpr) -> Block:
+def _value(key: tl.tensor, SHIFT: tl.constexpr) -> tl.tensor:
     """The float of a key."""
     wide = key << SHIFT
     wide = tl.where(key < 0, wide | ((1 << SHIFT) - 1), wide)
@@ -77,7 +71,7 @@ def _value(key: Block, SHIFT: tl.constexpr) -> Block:
 
 
 @triton.jit
-def _kth_largest(key: Block, k: Scalar, BITS: tl.constexpr) -> Block:
+def _kth_largest(key: tl.tensor, k: tl.tensor, BITS: tl.constexpr) -> tl.tensor:
     """The k-th largest key, bit by bit; at least k keys must be real, padding is LOWEST."""
     lowest: tl.constexpr = -(1 << (BITS - 1))
     found = tl.where(tl.sum((key >= 0).to(tl.int32), axis=0) >= k, 0, lowest)
@@ -90,7 +84,7 @@ def _kth_largest(key: Block, k: Scalar, BITS: tl.constexpr) -> Block:
 
 
 @triton.jit
-def _places(key: Block, k: Scalar, BITS: tl.constexpr, WIDE: tl.constexpr) -> Block:
+def _places(key: tl.tensor, k: tl.tensor, BITS: tl.constexpr, WIDE: tl.constexpr) -> tl.tensor:
     """Where each of the k best keys goes in a list of k in index order, -1 for the rest; ties go to the lower index."""
     kth = _kth_largest(key, k, BITS)
     above = key > kth
@@ -111,22 +105,22 @@ def _places(key: Block, k: Scalar, BITS: tl.constexpr, WIDE: tl.constexpr) -> Bl
 
 @triton.jit
 def row_top_kernel(
-    logits: Pointer,
-    group_best: Pointer,
-    part_max: Pointer,
-    part_sum: Pointer,
-    group_list: Pointer,
-    found_key: Pointer,
-    found_token: Pointer,
-    top_log_prob: Pointer,
-    top_token: Pointer,
-    stride_n: Scalar,
-    stride_l: Scalar,
-    depth: Scalar,
-    vocab: Scalar,
-    groups: Scalar,
-    splits: Scalar,
-    inverse_temperature: Scalar,
+    logits: tl.tensor,
+    group_best: tl.tensor,
+    part_max: tl.tensor,
+    part_sum: tl.tensor,
+    group_list: tl.tensor,
+    found_key: tl.tensor,
+    found_token: tl.tensor,
+    top_log_prob: tl.tensor,
+    top_token: tl.tensor,
+    stride_n: tl.tensor,
+    stride_l: tl.tensor,
+    depth: tl.tensor,
+    vocab: tl.tensor,
+    groups: tl.tensor,
+    splits: tl.tensor,
+    inverse_temperature: tl.tensor,
     K: tl.constexpr,
     K_GROUPS: tl.constexpr,
     K_PAD: tl.constexpr,
@@ -183,8 +177,8 @@ def row_top_kernel(
 
 @triton.jit
 def _how_many(
-    add: Block, row: Pointer, floor: Block, low: Block, high: Block, STRICT: tl.constexpr, STEPS: tl.constexpr
-) -> Block:
+    add: tl.tensor, row: tl.tensor, floor: tl.tensor, low: tl.tensor, high: tl.tensor, STRICT: tl.constexpr, STEPS: tl.constexpr
+) -> tl.tensor:
     """For each lane the end of the run of j in [low, high) with add + row[j] > floor (>= unless STRICT); row falls."""
     for _ in range(STEPS):
         middle = (low + high) >> 1
@@ -200,7 +194,7 @@ def _how_many(
 
 
 @triton.jit
-def _how_many_ends(ends: Pointer, slot: Block, high: Block, STEPS: tl.constexpr) -> Block:
+def _how_many_ends(ends: tl.tensor, slot: tl.tensor, high: tl.tensor, STEPS: tl.constexpr) -> tl.tensor:
     """For each slot the number of running ends that are at or below it: the row it lies in."""
     low = tl.zeros_like(slot)
     for _ in range(STEPS):
@@ -214,14 +208,14 @@ def _how_many_ends(ends: Pointer, slot: Block, high: Block, STEPS: tl.constexpr)
 
 @triton.jit
 def _first_floor(
-    log_probs: Pointer,
-    depth: Scalar,
+    log_probs: tl.tensor,
+    depth: tl.tensor,
     K: tl.constexpr,
     BUDGET: tl.constexpr,
     DEPTH_PAD: tl.constexpr,
     WAYS: tl.constexpr,
     STEPS: tl.constexpr,
-) -> Block:
+) -> tl.tensor:
     """A score that at least BUDGET prefixes surely exceed: -inf, or found among chains with one deviation.
 
     The prefixes looked at follow the argmax chain but for at most one position, so their scores are sums of two terms
@@ -264,13 +258,13 @@ def _first_floor(
 
 @triton.jit
 def _sorted_level(
-    score_in: Pointer,
-    log_probs: Pointer,
-    ends: Pointer,
-    score_out: Pointer,
-    origin_out: Pointer,
-    rows: Scalar,
-    total: Scalar,
+    score_in: tl.tensor,
+    log_probs: tl.tensor,
+    ends: tl.tensor,
+    score_out: tl.tensor,
+    origin_out: tl.tensor,
+    rows: tl.tensor,
+    total: tl.tensor,
     SIZE: tl.constexpr,
     STEPS: tl.constexpr,
 ) -> None:
@@ -292,21 +286,21 @@ def _sorted_level(
 
 @triton.jit
 def select_kernel(
-    log_probs: Pointer,
-    top_token: Pointer,
-    root_tokens: Pointer,
-    tokens: Pointer,
-    parents: Pointer,
-    depths: Pointer,
-    scores: Pointer,
-    counts: Pointer,
-    level_score: Pointer,
-    level_origin: Pointer,
-    level_node: Pointer,
-    ends: Pointer,
-    best_score: Pointer,
-    best_id: Pointer,
-    depth: Scalar,
+    log_probs: tl.tensor,
+    top_token: tl.tensor,
+    root_tokens: tl.tensor,
+    tokens: tl.tensor,
+    parents: tl.tensor,
+    depths: tl.tensor,
+    scores: tl.tensor,
+    counts: tl.tensor,
+    level_score: tl.tensor,
+    level_origin: tl.tensor,
+    level_node: tl.tensor,
+    ends: tl.tensor,
+    best_score: tl.tensor,
+    best_id: tl.tensor,
+    depth: tl.tensor,
     K: tl.constexpr,
     BUDGET: tl.constexpr,
     PAD: tl.constexpr,
@@ -470,12 +464,12 @@ def select_kernel(
 
 @triton.jit
 def links_kernel(
-    parents: Pointer,
-    counts: Pointer,
-    visibility: Pointer,
-    first_child: Pointer,
-    next_sibling: Pointer,
-    depth: Scalar,
+    parents: tl.tensor,
+    counts: tl.tensor,
+    visibility: tl.tensor,
+    first_child: tl.tensor,
+    next_sibling: tl.tensor,
+    depth: tl.tensor,
     NODES: tl.constexpr,
     WORDS: tl.constexpr,
     WORDS_PAD: tl.constexpr,
