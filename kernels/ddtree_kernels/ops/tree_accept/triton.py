@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-FLOAT32_MAX = tl.constexpr(3.4028234663852886e38)
+LOWEST = tl.constexpr(-9223372036854775808)
 
 
 @triton.jit
@@ -38,11 +38,12 @@ def _wanted(
 ) -> tl.tensor:
     """The target's token at this row of [N * T]: given, or the best of the row's parts."""
     if SPLITS_PAD == 0:
-        return tl.load(target + row).to(tl.int64)
-    split = tl.arange(0, SPLITS_PAD)
-    lowest: tl.constexpr = -9223372036854775808
-    both = tl.load(part + row * splits + split, mask=split < splits, other=lowest)
-    return 0x7FFFFFFF - (tl.max(both, axis=0) & 0xFFFFFFFF)
+        token = tl.load(target + row).to(tl.int64)
+    else:
+        split = tl.arange(0, SPLITS_PAD)
+        both = tl.load(part + row * splits + split, mask=split < splits, other=LOWEST)
+        token = 0x7FFFFFFF - (tl.max(both, axis=0) & 0xFFFFFFFF)
+    return token
 
 
 @triton.jit
@@ -108,9 +109,8 @@ def linear_walk_kernel(
         wanted = tl.load(target + row, mask=step < depth, other=-2).to(tl.int64)
     else:
         split = tl.arange(0, SPLITS_PAD)
-        lowest: tl.constexpr = -9223372036854775808
         real = (step < depth)[:, None] & (split < splits)[None, :]
-        both = tl.load(part + row[:, None] * splits + split[None, :], mask=real, other=lowest)
+        both = tl.load(part + row[:, None] * splits + split[None, :], mask=real, other=LOWEST)
         wanted = 0x7FFFFFFF - (tl.max(both, axis=1) & 0xFFFFFFFF)
     wrong = (token != wanted) | (step >= depth)
     count = tl.min(tl.where(wrong, step, depth), axis=0) + 1

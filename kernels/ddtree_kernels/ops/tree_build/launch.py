@@ -11,173 +11,231 @@ from ddtree_kernels.ops.tree_build import triton as kernels
 from ddtree_kernels.ops.tree_build.tree import DraftTree, words_for
 
 SPLIT = 8192  # tokens of one program of the first pass
-WIDEST = 16384  # group maxima that one program of the second pass holds
+WIDEST = 16384  # group maxima that one program of the third holds
+COARSE_LANES = 8192  # coarse maxima of all rows of a request that the second holds
 SHIFT = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}  # low float32 bits that the type never sets
 
 
 @dataclass(frozen=True)
-class TopShape:
-    """How one row's top-k is cut up."""
+class Ranked:
+    """What the first three kernels find of N requests, L positions, k tokens; `lengths` says how many are valid.
 
-    k: int
-    group: int
-    groups: int
+    log_probs [N, L, k] float32, tokens [N, L, k] int32, lengths [N, L] int32, floors [N] float32: a score that the
+    budget's best prefixes surely exceed, and below which tokens may be missing.
+    """
 
-    @property
-    def k_pad(self) -> int:
-        """Slots of the row's lists."""
-        return max(16, next_power_of_two(self.k))
-
-    @property
-    def groups_pad(self) -> int:
-        """Lanes for the row's group maxima."""
-        return max(16, next_power_of_two(self.groups))
-
-    @property
-    def candidates(self) -> int:
-        """Lanes for the members of the groups that are read again."""
-        return self.k_pad * self.group
+    log_probs: torch.Tensor
+    tokens: torch.Tensor
+    lengths: torch.Tensor
+    floors: torch.Tensor
 
 
-def top_shape(vocab: int, k: int) -> TopShape:
-    """Groups near sqrt(vocab / k) tokens, which balances the maxima against the tokens that are read again."""
+def group_size(vocab: int, k: int) -> int:
+    """Tokens a group, near sqrt(vocab / k): balances the maxima against the tokens that are read again."""
     group = 64 if k <= 64 else 32 if k <= 256 else 16
     while vocab > group * WIDEST:
         group *= 2
-    return TopShape(k, group, -(-vocab // group))
+    return group
 
 
-def top_log_probs(
-    logits: torch.Tensor, k: int, temperature: float = 1.0
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """[N, L, k] float32 log-probabilities and int32 tokens of the k best of every position, in rank order."""
+def coarse_each(splits_pad: int, depth_pad: int, budget: int, groups_each: int) -> int:
+    """Coarse maxima of one split: the floor needs about the budget's root of them a row, and they must fit."""
+    wanted = 128 if budget <= 64 else 256
+    fitting = max(1, min(wanted, COARSE_LANES // depth_pad) // splits_pad)
+    return min(1 << (fitting.bit_length() - 1), groups_each)
+
+
+def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 1.0, prune: bool = True) -> Ranked:
+    """The k best tokens of every position in rank order; with prune only those that the budget's floor leaves a chance.
+
+    Three launches: one pass over the logits, the floor of each request, the top of each row.
+    """
     batch, depth, vocab = logits.shape
     rows = batch * depth
-    shape = top_shape(vocab, k)
-    each = max(16, SPLIT // shape.group)
-    splits = -(-shape.groups // each)
+    group = group_size(vocab, k)
+    groups = -(-vocab // group)
+    each = min(max(16, SPLIT // group), max(16, next_power_of_two(groups)))
+    splits = -(-groups // each)
+    splits_pad, depth_pad = next_power_of_two(splits), next_power_of_two(depth)
+    coarse = coarse_each(splits_pad, depth_pad, budget, each)
+    k_pad = max(16, next_power_of_two(k))
+    groups_pad = max(16, next_power_of_two(groups))
     device = logits.device
-    group_best = torch.empty(rows * shape.groups, dtype=torch.float32, device=device)
-    parts = torch.empty(2, rows * splits, dtype=torch.float32, device=device)
-    lists = torch.empty(3, rows * shape.k_pad, dtype=torch.int32, device=device)
-    log_probs = torch.empty(batch, depth, k, dtype=torch.float32, device=device)
-    tokens = torch.empty(batch, depth, k, dtype=torch.int32, device=device)
+    group_best = torch.empty(rows * groups, dtype=torch.float32, device=device)
+    coarse_best, part_sum, row_shift, row_log_total, row_chain = torch.empty(
+        rows * (splits * (coarse + 1) + 3), dtype=torch.float32, device=device
+    ).split([rows * splits * coarse, rows * splits, rows, rows, rows])
+    lists = torch.empty(3, rows * k_pad, dtype=torch.int32, device=device)
+    ranked = Ranked(
+        log_probs=torch.empty(batch, depth, k, dtype=torch.float32, device=device),
+        tokens=torch.empty(batch, depth, k, dtype=torch.int32, device=device),
+        lengths=torch.empty(batch, depth, dtype=torch.int32, device=device),
+        floors=torch.empty(batch, dtype=torch.float32, device=device),
+    )
     inverse = 1.0 / temperature
     kernels.group_max_kernel[(splits, rows)](
         logits,
         group_best,
-        parts[0],
-        parts[1],
+        coarse_best,
+        part_sum,
         logits.stride(0),
         logits.stride(1),
         depth,
         vocab,
-        shape.groups,
+        groups,
         inverse,
-        GROUP=shape.group,
+        GROUP=group,
         GROUPS_EACH=each,
+        COARSE_EACH=coarse,
         num_warps=8,
     )
-    lanes = max(shape.groups_pad, shape.candidates)
-    kernels.row_top_kernel[(rows,)](
-        logits,
-        group_best,
-        parts[0],
-        parts[1],
-        lists[0],
-        lists[1],
-        lists[2],
-        log_probs,
-        tokens,
-        logits.stride(0),
-        logits.stride(1),
+    kernels.floor_kernel[(batch,)](
+        coarse_best,
+        part_sum,
+        row_shift,
+        row_log_total,
+        row_chain,
+        ranked.floors,
         depth,
-        vocab,
-        shape.groups,
         splits,
         inverse,
         K=k,
-        K_GROUPS=min(k, shape.groups),
-        K_PAD=shape.k_pad,
-        GROUP=shape.group,
-        GROUPS_PAD=shape.groups_pad,
-        SPLITS_PAD=next_power_of_two(splits),
+        # without reach the floor is -inf, which keeps all
+        BUDGET=budget if prune else 1 << 30,
+        DEPTH_PAD=depth_pad,
+        SPLITS_PAD=splits_pad,
+        COARSE_EACH=coarse,
+        num_warps=8 if depth_pad * splits_pad * coarse <= 2048 else 16,
+        num_stages=1,
+    )
+    lanes = max(groups_pad, k_pad * group)
+    kernels.row_top_kernel[(rows,)](
+        logits,
+        group_best,
+        row_shift,
+        row_log_total,
+        row_chain,
+        ranked.floors,
+        lists[0],
+        lists[1],
+        lists[2],
+        ranked.log_probs,
+        ranked.tokens,
+        ranked.lengths,
+        logits.stride(0),
+        logits.stride(1),
+        depth,
+        vocab,
+        groups,
+        inverse,
+        K=k,
+        K_GROUPS=min(k, groups),
+        K_PAD=k_pad,
+        GROUP=group,
+        GROUPS_PAD=groups_pad,
+        CHUNK=min(k_pad, 1024 // group),
+        SMALL=min(k_pad, 128),
         SHIFT=SHIFT[logits.dtype],
         WIDE=lanes > WIDEST,
         num_warps=32 if lanes > WIDEST else 16 if lanes > 4096 else 8,
         num_stages=1,
     )
-    return log_probs, tokens
+    return ranked
 
 
-def select(
-    log_probs: torch.Tensor, top_tokens: torch.Tensor, root_tokens: torch.Tensor, budget: int, spine: bool = False
-) -> DraftTree:
-    """The tree of every request from its ranked log-probabilities and tokens, both [N, L, k]."""
-    batch, depth, k = log_probs.shape
+def select(ranked: Ranked, root_tokens: torch.Tensor, budget: int, spine: bool = False) -> DraftTree:
+    """The tree of every request: all prefixes above the floor, their order, their links; three launches."""
+    batch, depth, k = ranked.log_probs.shape
     nodes, words = budget + 1, words_for(budget + 1)
-    pad = max(16, next_power_of_two(budget))
-    device = log_probs.device
+    pad = max(64, next_power_of_two(budget))
+    most = 4 * pad
+    room = depth * most + 1
+    device = root_tokens.device
 
-    def integers(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    def empty(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
     tree = DraftTree(
-        tokens=integers(batch, nodes, dtype=torch.int64),
-        parents=integers(batch, nodes),
-        depths=integers(batch, nodes),
-        log_probs=integers(batch, nodes, dtype=torch.float32),
-        counts=integers(batch),
-        visibility=integers(batch, nodes, words, dtype=torch.int64),
-        first_child=integers(batch, nodes),
-        next_sibling=integers(batch, nodes),
+        tokens=empty(batch, nodes, dtype=torch.int64),
+        parents=empty(batch, nodes),
+        depths=empty(batch, nodes),
+        log_probs=empty(batch, nodes, dtype=torch.float32),
+        counts=empty(batch),
+        visibility=empty(batch, nodes, words, dtype=torch.int64),
+        first_child=empty(batch, nodes),
+        next_sibling=empty(batch, nodes),
     )
-    level = batch * (depth + 1) * pad
-    scratch = integers(3 * level + 3 * batch * pad)
-    level_origin, level_node, level_score, ends, best_id = scratch.split(
-        [level, level, level, batch * pad, 2 * batch * pad]
+    sizes = [room, room, room, room, depth + 2, most, 3, nodes]
+    parent, rank, child, node_of, level_start, ends, totals, entry_of = empty(batch * sum(sizes)).split(
+        [batch * size for size in sizes]
     )
-    best_score = integers(2 * batch * pad, dtype=torch.float32)
-    kernels.select_kernel[(batch,)](
-        log_probs,
-        top_tokens,
+    score = empty(batch * room, dtype=torch.float32)
+    kernels.expand_kernel[(batch,)](
+        ranked.log_probs,
+        ranked.lengths,
+        ranked.floors,
+        score,
+        parent,
+        rank,
+        child,
+        level_start,
+        ends,
+        totals,
+        depth,
+        K=k,
+        BUDGET=budget,
+        LANES=min(pad, 512),
+        MOST=most,
+        ROOM=room,
+        BINS=512 if budget > 64 else 0,
+        SPINE=spine,
+        num_warps=2 if pad <= 64 else 4 if pad <= 128 else 8,
+        num_stages=1,
+    )
+    each = 16
+    kernels.rank_kernel[(min(128, -(-3 * nodes // each)), batch)](
+        score,
+        rank,
+        level_start,
+        totals,
+        ranked.tokens,
         root_tokens,
+        node_of,
+        entry_of,
+        tree.tokens,
+        tree.depths,
+        tree.log_probs,
+        tree.counts,
+        depth,
+        K=k,
+        BUDGET=budget,
+        ROOM=room,
+        EACH=each,
+        CHUNK=128,
+        DEPTH_PAD=next_power_of_two(depth),
+        SPINE=spine,
+        num_warps=4,
+        num_stages=1,
+    )
+    kernels.links_kernel[(-(-nodes // each), batch)](
+        parent,
+        child,
+        totals,
+        node_of,
+        entry_of,
         tree.tokens,
         tree.parents,
         tree.depths,
         tree.log_probs,
-        tree.counts,
-        level_score.view(torch.float32),
-        level_origin,
-        level_node,
-        ends,
-        best_score,
-        best_id,
-        depth,
-        K=k,
-        BUDGET=budget,
-        PAD=pad,
-        SMALL=min(pad, 128),
-        DEPTH_PAD=next_power_of_two(depth),
-        WAYS=8,
-        STEPS=max(k, budget).bit_length(),
-        SPINE=spine,
-        num_warps=2 if pad <= 64 else 4 if pad <= 256 else 8,
-        num_stages=1,
-    )
-    each = 16
-    kernels.links_kernel[(-(-nodes // each), batch)](
-        tree.parents,
-        tree.counts,
         tree.visibility,
         tree.first_child,
         tree.next_sibling,
         depth,
         NODES=nodes,
+        ROOM=room,
         WORDS=words,
         WORDS_PAD=next_power_of_two(words),
         EACH=each,
-        CHUNK=128,
         num_warps=4,
         num_stages=1,
     )
@@ -192,7 +250,6 @@ def tree_build(
     spine: bool = False,
     temperature: float = 1.0,
 ) -> DraftTree:
-    """As the public function of this name, arguments unchecked; four launches, no synchronisation."""
+    """As the public function of this name, arguments unchecked; six launches, no synchronisation."""
     k = min(budget, draft_logits.shape[2], top_k or budget)
-    log_probs, top_tokens = top_log_probs(draft_logits, k, temperature)
-    return select(log_probs, top_tokens, root_tokens, budget, spine)
+    return select(rank_tokens(draft_logits, budget, k, temperature), root_tokens, budget, spine)

@@ -27,8 +27,8 @@ def tree_build(
     """The `budget` most probable prefixes of the drafter's distributions, as a tree below the root token.
 
     The set is the best-first one of Ringel and Romano (arXiv 2604.12989, Prop. 1 to 3; `ddtree.py` of
-    liranringel/ddtree). Prefixes are ordered by (higher log-probability, shallower, earlier parent, lower rank), ranks
-    by (higher logit, lower token id), so that the result is the same on every device and in every batch.
+    liranringel/ddtree). Prefixes are ordered by (higher log-probability, shallower, lexicographically lower ranks),
+    ranks by (higher logit, lower token id), so that the result is the same on every device and in every batch.
 
     Args:
         draft_logits: [N, L, V] bfloat16, float16 or float32, L 1 to 64, V 1 to 2**20; last dimension contiguous.

@@ -51,45 +51,39 @@ def best_first(rows: list[list[float]], budget: int, spine: bool) -> list[tuple[
     """The chosen nodes of one request, in tree order: (parent index, depth, prefix log-probability, rank).
 
     rows[d][r] is the log-probability of rank r at depth d + 1. The order of prefixes, and so of nodes, is
-    (higher log-probability, shallower, earlier parent, lower rank); the tree is the first `budget` of that order, or
+    (higher log-probability, shallower, lexicographically lower ranks); the tree is the first `budget` of that order, or
     with a spine the argmax chain (as far as it has probability and the budget goes) and then the first of the rest.
     A node's log-probability is the float32 sum of its parent's and its own. Prefixes without probability never enter.
     """
-    root: Key = ()
-    scores: dict[Key, float] = {root: 0.0}
     heap: list[Key] = []
 
-    def push(parent: Key, depth: int, rank: int) -> None:
+    def push(parent_score: float, ranks: tuple[int, ...]) -> None:
+        depth, rank = len(ranks), ranks[-1]
         if depth <= len(rows) and rank < len(rows[depth - 1]):
-            score = rounded(scores[parent] + rows[depth - 1][rank])
+            score = rounded(parent_score + rows[depth - 1][rank])
             if score > -torch.inf:
-                key = (-score, depth, parent, rank)
-                scores[key] = score
-                heapq.heappush(heap, key)
+                heapq.heappush(heap, (-score, depth, ranks, parent_score))
 
     chosen: set[Key] = set()
     if spine:
-        parent = root
+        score = 0.0
         for depth in range(1, min(len(rows), budget) + 1):
-            score = rounded(scores[parent] + rows[depth - 1][0])
+            parent_score, score = score, rounded(score + rows[depth - 1][0])
             if score == -torch.inf:
                 break
-            parent = (-score, depth, parent, 0)
-            scores[parent] = score
-            chosen.add(parent)
-    push(root, 1, 0)
+            chosen.add((-score, depth, (0,) * depth, parent_score))
+    push(0.0, (0,))
     while heap and len(chosen) < budget:
         key = heapq.heappop(heap)
         chosen.add(key)  # a node of the spine is there already
-        _, depth, parent, rank = key
-        push(parent, depth, rank + 1)
-        push(key, depth + 1, 0)
-    index = {root: 0}
+        minus_score, _, ranks, parent_score = key
+        push(parent_score, (*ranks[:-1], ranks[-1] + 1))
+        push(-minus_score, (*ranks, 0))
+    index: dict[tuple[int, ...], int] = {(): 0}
     nodes = []
-    for key in sorted(chosen):
-        _, depth, parent, rank = key
-        index[key] = len(index)
-        nodes.append((index[parent], depth, scores[key], rank))
+    for minus_score, depth, ranks, _ in sorted(chosen):
+        index[ranks] = len(index)
+        nodes.append((index[ranks[:-1]], depth, -minus_score, ranks[-1]))
     return nodes
 
 

@@ -26,7 +26,7 @@ def _clean(raw: tl.tensor) -> tl.tensor:
 def group_max_kernel(
     logits: tl.tensor,
     group_best: tl.tensor,
-    part_max: tl.tensor,
+    coarse_best: tl.tensor,
     part_sum: tl.tensor,
     stride_n: tl.tensor,
     stride_l: tl.tensor,
@@ -36,8 +36,12 @@ def group_max_kernel(
     inverse_temperature: tl.tensor,
     GROUP: tl.constexpr,
     GROUPS_EACH: tl.constexpr,
+    COARSE_EACH: tl.constexpr,
 ) -> None:
-    """One pass over the logits: the maximum of every group of GROUP tokens, and max and sum of exp of each split."""
+    """One pass over the logits: the maximum of every group of GROUP tokens, coarser maxima, and each split's sum of exp.
+
+    The sum is relative to the split's own maximum, which is the maximum of its COARSE_EACH coarse maxima.
+    """
     row = tl.program_id(1).to(tl.int64)
     split = tl.program_id(0)
     base = logits + (row // depth) * stride_n + (row % depth) * stride_l
@@ -46,13 +50,81 @@ def group_max_kernel(
     x = _clean(tl.load(base + token, mask=token < vocab, other=float("-inf")))
     best = tl.max(x, axis=1)
     tl.store(group_best + row * groups + group, best, mask=group < groups)
+    at = row * tl.num_programs(0) + split
+    coarse = tl.max(tl.reshape(best, [COARSE_EACH, GROUPS_EACH // COARSE_EACH]), axis=1)
+    tl.store(coarse_best + at * COARSE_EACH + tl.arange(0, COARSE_EACH), coarse)
     z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
     top = tl.minimum(tl.max(best, axis=0) * inverse_temperature, FLOAT32_MAX)
     shift = tl.where(top == float("-inf"), 0.0, top)
-    total = tl.sum(tl.sum(tl.exp(z - shift), axis=1), axis=0)
-    at = row * tl.num_programs(0) + split
-    tl.store(part_max + at, top)
-    tl.store(part_sum + at, total)
+    tl.store(part_sum + at, tl.sum(tl.sum(tl.exp(z - shift), axis=1), axis=0))
+
+
+@triton.jit
+def floor_kernel(
+    coarse_best: tl.tensor,
+    part_sum: tl.tensor,
+    row_shift: tl.tensor,
+    row_log_total: tl.tensor,
+    row_chain: tl.tensor,
+    floors: tl.tensor,
+    depth: tl.tensor,
+    splits: tl.tensor,
+    inverse_temperature: tl.tensor,
+    K: tl.constexpr,
+    BUDGET: tl.constexpr,
+    DEPTH_PAD: tl.constexpr,
+    SPLITS_PAD: tl.constexpr,
+    COARSE_EACH: tl.constexpr,
+) -> None:
+    """One request: log-sum-exp of its rows, the argmax chain's scores, and a score that the BUDGET best surely exceed.
+
+    The floor is found among prefixes that follow the argmax chain but for at most one token, that token being the best
+    of one coarse group: all of them are real prefixes, so BUDGET of them above a score put the BUDGET best above it.
+    """
+    n = tl.program_id(0).to(tl.int64)
+    level = tl.arange(0, DEPTH_PAD)
+    part = tl.arange(0, SPLITS_PAD)
+    real_part = (level < depth)[:, None] & (part < splits)[None, :]
+    at = (n * depth + level)[:, None] * splits + part[None, :]
+    lane = tl.arange(0, SPLITS_PAD * COARSE_EACH)
+    real = (level < depth)[:, None] & (lane < splits * COARSE_EACH)[None, :]
+    x = tl.load(
+        coarse_best + (n * depth + level)[:, None] * (splits * COARSE_EACH) + lane[None, :],
+        mask=real,
+        other=float("-inf"),
+    )
+    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
+    part_top = tl.max(tl.reshape(z, [DEPTH_PAD, SPLITS_PAD, COARSE_EACH]), axis=2)
+    sums = tl.load(part_sum + at, mask=real_part, other=0.0)
+    top = tl.max(z, axis=1)
+    shift = tl.where(top == float("-inf"), 0.0, top)
+    log_total = tl.log(tl.maximum(tl.sum(sums * tl.exp(part_top - shift[:, None]), axis=1), 1.0))
+    chain_step = tl.minimum((top - shift) - log_total, 0.0)
+    chain = tl.cumsum(tl.where(level < depth, chain_step, 0.0), axis=0)
+    before = tl.where(level == 0, 0.0, chain - chain_step)
+    before = tl.where(before != before, float("-inf"), before)
+    # a deviation's own loss against the chain's token
+    loss = (z - top[:, None]) + 0.0
+    tl.store(row_shift + n * depth + level, shift, mask=level < depth)
+    tl.store(row_log_total + n * depth + level, log_total, mask=level < depth)
+    tl.store(row_chain + n * depth + level, before, mask=level < depth)
+    low = -64.0
+    high = 0.0
+    for _ in range(10):
+        middle = 0.5 * (low + high)
+        # ends of the chain that are good enough, and how much each may still lose
+        many = tl.sum(((chain >= middle) & (level < depth)).to(tl.int32), axis=0)
+        for end in range(0, depth):
+            spare = middle - tl.sum(tl.where(level == end, chain, 0.0), axis=0)
+            good = tl.sum((real & (loss >= spare)).to(tl.int32), axis=1)
+            # of each level, less the chain's own token; that many of its k best are as good
+            good = tl.where((level <= end) & (good > 0), tl.minimum(good, K) - 1, 0)
+            many += tl.sum(good, axis=0)
+        low = tl.where(many >= BUDGET, middle, low)
+        high = tl.where(many >= BUDGET, high, middle)
+    # sums were taken in another order than the tree's
+    floor = low - 1e-3 - 1e-5 * tl.abs(low)
+    tl.store(floors + n, tl.where(low > -64.0, floor, float("-inf")))
 
 
 @triton.jit
@@ -104,83 +176,153 @@ def _places(key: tl.tensor, k: tl.tensor, BITS: tl.constexpr, WIDE: tl.constexpr
 
 
 @triton.jit
+def _log_prob(x: tl.tensor, inverse_temperature: tl.tensor, shift: tl.tensor, log_total: tl.tensor) -> tl.tensor:
+    """log p of cleaned logits."""
+    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
+    return tl.minimum((z - shift) - log_total, 0.0)
+
+
+@triton.jit
+def _ranked(
+    found_key: tl.tensor,
+    found_token: tl.tensor,
+    top_log_prob: tl.tensor,
+    top_token: tl.tensor,
+    many: tl.tensor,
+    inverse_temperature: tl.tensor,
+    shift: tl.tensor,
+    log_total: tl.tensor,
+    SIZE: tl.constexpr,
+    SHIFT: tl.constexpr,
+) -> None:
+    """Writes the found tokens in rank order: higher logit, then lower token."""
+    slot = tl.arange(0, SIZE)
+    key = tl.load(found_key + slot, mask=slot < many, other=0)
+    token = tl.load(found_token + slot, mask=slot < many, other=0)
+    both = ((~key).to(tl.int64) << 32) | token.to(tl.int64)
+    both = tl.sort(tl.where(slot < many, both, HIGHEST64))
+    x = _value(~((both >> 32).to(tl.int32)), SHIFT)
+    tl.store(top_log_prob + slot, _log_prob(x, inverse_temperature, shift, log_total), mask=slot < many)
+    tl.store(top_token + slot, (both & 0xFFFFFFFF).to(tl.int32), mask=slot < many)
+
+
+@triton.jit
 def row_top_kernel(
     logits: tl.tensor,
     group_best: tl.tensor,
-    part_max: tl.tensor,
-    part_sum: tl.tensor,
+    row_shift: tl.tensor,
+    row_log_total: tl.tensor,
+    row_chain: tl.tensor,
+    floors: tl.tensor,
     group_list: tl.tensor,
     found_key: tl.tensor,
     found_token: tl.tensor,
     top_log_prob: tl.tensor,
     top_token: tl.tensor,
+    lengths: tl.tensor,
     stride_n: tl.tensor,
     stride_l: tl.tensor,
     depth: tl.tensor,
     vocab: tl.tensor,
     groups: tl.tensor,
-    splits: tl.tensor,
     inverse_temperature: tl.tensor,
     K: tl.constexpr,
     K_GROUPS: tl.constexpr,
     K_PAD: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS_PAD: tl.constexpr,
-    SPLITS_PAD: tl.constexpr,
+    CHUNK: tl.constexpr,
+    SMALL: tl.constexpr,
     SHIFT: tl.constexpr,
     WIDE: tl.constexpr,
 ) -> None:
-    """One row: its K best tokens in rank order with their log-probabilities.
+    """One row: its best tokens in rank order with their log-probabilities, K at most.
 
-    The K best tokens lie in the K groups with the best maxima, so only those are read again.
+    Only tokens that the floor leaves a chance are wanted: those of the groups whose maximum has one. Where they are too
+    many, the K best; these lie in the K groups with the best maxima, so only those are read again.
     """
     BITS: tl.constexpr = 32 - SHIFT
+    lowest: tl.constexpr = -(1 << (BITS - 1))
     row = tl.program_id(0).to(tl.int64)
-    part = tl.arange(0, SPLITS_PAD)
-    tops = tl.load(part_max + row * splits + part, mask=part < splits, other=float("-inf"))
-    sums = tl.load(part_sum + row * splits + part, mask=part < splits, other=0.0)
-    top = tl.max(tops, axis=0)
-    shift = tl.where(top == float("-inf"), 0.0, top)
-    log_total = tl.log(tl.maximum(tl.sum(sums * tl.exp(tops - shift), axis=0), 1.0))
+    shift = tl.load(row_shift + row)
+    log_total = tl.load(row_log_total + row)
+    # what a prefix that ends here may lose; slack for sums in another order
+    floor = tl.load(floors + row // depth)
+    least = floor - tl.load(row_chain + row) - 1e-3 - 1e-5 * tl.abs(floor)
+    least = tl.where((least == least) & (floor > float("-inf")), least, float("-inf"))
+    base = logits + (row // depth) * stride_n + (row % depth) * stride_l
+    group_list += row * K_PAD
+    found_key += row * K_PAD
+    found_token += row * K_PAD
+    top_log_prob += row * K
+    top_token += row * K
 
     group = tl.arange(0, GROUPS_PAD)
-    best = tl.load(group_best + row * groups + group, mask=group < groups, other=0.0)
-    lowest: tl.constexpr = -(1 << (BITS - 1))
-    best_key = tl.where(group < groups, _key(best, SHIFT), lowest)
-    place = _places(best_key, K_GROUPS, BITS, WIDE)
-    tl.store(group_list + row * K_PAD + place, group, mask=place >= 0)
+    best = tl.load(group_best + row * groups + group, mask=group < groups, other=float("-inf"))
+    top = tl.max(best, axis=0)
+    lp = _log_prob(best, inverse_temperature, shift, log_total)
+    chance = (group < groups) & ((lp > least) | (best == top)) & (best > float("-inf"))
+    grouped = tl.sum(chance.to(tl.int32), axis=0)
+    many = tl.full([], 0, tl.int32)
+    if grouped <= K_GROUPS:
+        place = tl.cumsum(chance.to(tl.int32), axis=0) - 1
+        tl.store(group_list + place, group, mask=chance)
+        tl.debug_barrier()
+        for start in range(0, grouped, CHUNK):
+            slot = start + tl.arange(0, CHUNK)
+            member = tl.load(group_list + slot, mask=slot < grouped, other=0)
+            token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+            real = (slot[:, None] < grouped) & (token < vocab)
+            x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
+            lp = _log_prob(x, inverse_temperature, shift, log_total)
+            good = tl.reshape(real & ((lp > least) | (x == top)) & (x > float("-inf")), [CHUNK * GROUP])
+            place = many + tl.cumsum(good.to(tl.int32), axis=0) - 1
+            good = good & (place < K_PAD)
+            tl.store(found_key + place, tl.reshape(_key(x, SHIFT), [CHUNK * GROUP]), mask=good)
+            tl.store(found_token + place, tl.reshape(token, [CHUNK * GROUP]), mask=good)
+            many = tl.max(tl.where(good, place, many - 1), axis=0) + 1
+    # a full list may have been cut; K itself would be exact only by luck
+    if (grouped > K_GROUPS) | (many > K) | (many == K_PAD):
+        best_key = tl.where(group < groups, _key(best, SHIFT), lowest)
+        place = _places(best_key, K_GROUPS, BITS, WIDE)
+        tl.debug_barrier()
+        tl.store(group_list + place, group, mask=place >= 0)
+        tl.debug_barrier()
+        slot = tl.arange(0, K_PAD)
+        member = tl.load(group_list + slot, mask=slot < K_GROUPS, other=0)
+        token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+        real = (slot[:, None] < K_GROUPS) & (token < vocab)
+        x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
+        key = tl.reshape(tl.where(real, _key(x, SHIFT), lowest), [K_PAD * GROUP])
+        place = _places(key, K, BITS, WIDE)
+        tl.store(found_key + place, key, mask=place >= 0)
+        tl.store(found_token + place, tl.reshape(token, [K_PAD * GROUP]), mask=place >= 0)
+        many = tl.full([], K, tl.int32)
+    tl.store(lengths + row, many)
     tl.debug_barrier()
-
-    base = logits + (row // depth) * stride_n + (row % depth) * stride_l
-    slot = tl.arange(0, K_PAD)
-    member = tl.load(group_list + row * K_PAD + slot, mask=slot < K_GROUPS, other=0)
-    token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    real = (slot[:, None] < K_GROUPS) & (token < vocab)
-    x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
-    key = tl.reshape(tl.where(real, _key(x, SHIFT), lowest), [K_PAD * GROUP])
-    place = _places(key, K, BITS, WIDE)
-    tl.store(found_key + row * K_PAD + place, key, mask=place >= 0)
-    tl.store(found_token + row * K_PAD + place, tl.reshape(token, [K_PAD * GROUP]), mask=place >= 0)
-    tl.debug_barrier()
-
-    # rank order: higher logit, then lower token
-    key = tl.load(found_key + row * K_PAD + slot, mask=slot < K, other=0)
-    token = tl.load(found_token + row * K_PAD + slot, mask=slot < K, other=0)
-    both = ((~key).to(tl.int64) << 32) | token.to(tl.int64)
-    both = tl.sort(tl.where(slot < K, both, HIGHEST64))
-    x = _value(~((both >> 32).to(tl.int32)), SHIFT)
-    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
-    log_prob = tl.minimum((z - shift) - log_total, 0.0)
-    tl.store(top_log_prob + row * K + slot, log_prob, mask=slot < K)
-    tl.store(top_token + row * K + slot, (both & 0xFFFFFFFF).to(tl.int32), mask=slot < K)
+    if SMALL < K_PAD:
+        if many <= SMALL:
+            _ranked(
+                found_key, found_token, top_log_prob, top_token, many, inverse_temperature, shift, log_total, SMALL, SHIFT
+            )
+        else:
+            _ranked(
+                found_key, found_token, top_log_prob, top_token, many, inverse_temperature, shift, log_total, K_PAD, SHIFT
+            )
+    else:
+        _ranked(
+            found_key, found_token, top_log_prob, top_token, many, inverse_temperature, shift, log_total, K_PAD, SHIFT
+        )
 
 
 @triton.jit
 def _how_many(
-    add: tl.tensor, row: tl.tensor, floor: tl.tensor, low: tl.tensor, high: tl.tensor, STRICT: tl.constexpr, STEPS: tl.constexpr
+    add: tl.tensor, row: tl.tensor, floor: tl.tensor, length: tl.tensor, steps: tl.tensor, STRICT: tl.constexpr
 ) -> tl.tensor:
-    """For each lane the end of the run of j in [low, high) with add + row[j] > floor (>= unless STRICT); row falls."""
-    for _ in range(STEPS):
+    """For each lane how many of the row's first `length` entries, which fall, have add + entry > floor (else >=)."""
+    low = tl.zeros(add.shape, tl.int32)
+    high = low + length
+    for _ in range(0, steps):
         middle = (low + high) >> 1
         alive = low < high
         x = add + tl.load(row + middle, mask=alive, other=0.0)
@@ -194,10 +336,11 @@ def _how_many(
 
 
 @triton.jit
-def _how_many_ends(ends: tl.tensor, slot: tl.tensor, high: tl.tensor, STEPS: tl.constexpr) -> tl.tensor:
-    """For each slot the number of running ends that are at or below it: the row it lies in."""
-    low = tl.zeros_like(slot)
-    for _ in range(STEPS):
+def _row_of(ends: tl.tensor, slot: tl.tensor, rows: tl.tensor, steps: tl.tensor) -> tl.tensor:
+    """For each slot the number of running ends that are at or below it: the parent it belongs to."""
+    low = tl.zeros(slot.shape, tl.int32)
+    high = low + rows
+    for _ in range(0, steps):
         middle = (low + high) >> 1
         alive = low < high
         end = tl.load(ends + middle, mask=alive, other=0)
@@ -207,303 +350,276 @@ def _how_many_ends(ends: tl.tensor, slot: tl.tensor, high: tl.tensor, STEPS: tl.
 
 
 @triton.jit
-def _first_floor(
-    log_probs: tl.tensor,
-    depth: tl.tensor,
-    K: tl.constexpr,
-    BUDGET: tl.constexpr,
-    DEPTH_PAD: tl.constexpr,
-    WAYS: tl.constexpr,
-    STEPS: tl.constexpr,
-) -> tl.tensor:
-    """A score that at least BUDGET prefixes surely exceed: -inf, or found among chains with one deviation.
-
-    The prefixes looked at follow the argmax chain but for at most one position, so their scores are sums of two terms
-    and each (deviation, end) is one sorted list. Three rounds of WAYS thresholds over [-64, 0].
-    """
-    level = tl.arange(0, DEPTH_PAD)
-    step = tl.load(log_probs + level * K, mask=level < depth, other=0.0)
-    upto = tl.cumsum(step, axis=0)
-    pair = tl.arange(0, DEPTH_PAD * DEPTH_PAD)
-    out = pair // DEPTH_PAD
-    end = pair % DEPTH_PAD
-    # base = chain to the end, less the chain's own token at the deviation
-    chain = tl.reshape(tl.broadcast_to(upto[None, :], [DEPTH_PAD, DEPTH_PAD]), [DEPTH_PAD * DEPTH_PAD])
-    own = tl.reshape(tl.broadcast_to(step[:, None], [DEPTH_PAD, DEPTH_PAD]), [DEPTH_PAD * DEPTH_PAD])
-    base = chain - own
-    real = (out <= end) & (end < depth)
-    way = tl.arange(0, WAYS)
-    far = 0.0
-    width = 64.0
-    enough = 1
-    for _ in range(3):
-        width = width / WAYS
-        floor = far - width * (way + 1).to(tl.float32)
-        zero = tl.zeros([DEPTH_PAD * DEPTH_PAD, WAYS], tl.int32)
-        # the chain itself is counted once, as deviation 0 of rank 0
-        low = zero + tl.where(out == 0, 0, 1)[:, None]
-        high = tl.where(real[:, None], zero + K, low)
-        run = _how_many(
-            base[:, None], log_probs + out[:, None] * K, floor[None, :], low, tl.maximum(high, low), False, STEPS
-        )
-        many = tl.sum(run - low, axis=0)
-        missed = tl.sum((many < BUDGET).to(tl.int32), axis=0)
-        enough = tl.where(missed < WAYS, enough, 0)
-        far = far - width * missed.to(tl.float32)
-    floor = far - width
-    # sums were taken in another order than the tree's
-    floor = floor - 1e-3 - 1e-5 * tl.abs(floor)
-    return tl.where(enough > 0, floor, float("-inf"))
+def _bit_length(x: tl.tensor) -> tl.tensor:
+    """How many halvings a binary search over x entries needs."""
+    return tl.sum((x >= (1 << tl.arange(0, 16))).to(tl.int32), axis=0)
 
 
 @triton.jit
-def _sorted_level(
-    score_in: tl.tensor,
+def expand_kernel(
     log_probs: tl.tensor,
+    lengths: tl.tensor,
+    floors: tl.tensor,
+    score: tl.tensor,
+    parent: tl.tensor,
+    rank: tl.tensor,
+    child: tl.tensor,
+    level_start: tl.tensor,
     ends: tl.tensor,
-    score_out: tl.tensor,
-    origin_out: tl.tensor,
-    rows: tl.tensor,
-    total: tl.tensor,
-    SIZE: tl.constexpr,
-    STEPS: tl.constexpr,
-) -> None:
-    """Writes the level's `total` candidates in order: higher score, then earlier parent, then lower rank."""
-    slot = tl.arange(0, SIZE)
-    live = slot < total
-    parent = _how_many_ends(ends, slot, tl.where(live, rows, 0), STEPS)
-    start = tl.load(ends + parent - 1, mask=live & (parent > 0), other=0)
-    rank = slot - start
-    score = tl.load(score_in + parent, mask=live, other=0.0) + tl.load(log_probs + rank, mask=live, other=0.0)
-    # scores are <= 0: the bits of -score rise as the score falls
-    falling = tl.abs(score).to(tl.int32, bitcast=True).to(tl.int64)
-    both = tl.where(live, (falling << 32) | (parent << 10 | rank).to(tl.int64), HIGHEST64)
-    both = tl.sort(both)
-    score = -((both >> 32).to(tl.int32).to(tl.float32, bitcast=True))
-    tl.store(score_out + slot, score, mask=live)
-    tl.store(origin_out + slot, (both & 0xFFFFFFFF).to(tl.int32), mask=live)
-
-
-@triton.jit
-def select_kernel(
-    log_probs: tl.tensor,
-    top_token: tl.tensor,
-    root_tokens: tl.tensor,
-    tokens: tl.tensor,
-    parents: tl.tensor,
-    depths: tl.tensor,
-    scores: tl.tensor,
-    counts: tl.tensor,
-    level_score: tl.tensor,
-    level_origin: tl.tensor,
-    level_node: tl.tensor,
-    ends: tl.tensor,
-    best_score: tl.tensor,
-    best_id: tl.tensor,
+    totals: tl.tensor,
     depth: tl.tensor,
     K: tl.constexpr,
     BUDGET: tl.constexpr,
-    PAD: tl.constexpr,
-    SMALL: tl.constexpr,
-    DEPTH_PAD: tl.constexpr,
-    WAYS: tl.constexpr,
-    STEPS: tl.constexpr,
+    LANES: tl.constexpr,
+    MOST: tl.constexpr,
+    ROOM: tl.constexpr,
+    BINS: tl.constexpr,
     SPINE: tl.constexpr,
 ) -> None:
-    """One request: levels from shallow to deep, each sorted, each merged into the list of the BUDGET best so far."""
+    """One request: every prefix above the floor, level by level, each level in lexicographic order of its ranks.
+
+    Entry 0 is the root. Children of one parent lie together in order of rank, so (level, position) is the tie rule. The
+    floor rises with a histogram of the scores seen, whose bin that holds the BUDGET-th best bounds it from below.
+    """
     n = tl.program_id(0).to(tl.int64)
     log_probs += n * depth * K
-    top_token += n * depth * K
-    level_score += n * (depth + 1) * PAD
-    level_origin += n * (depth + 1) * PAD
-    level_node += n * (depth + 1) * PAD
-    ends += n * PAD
-    best_score += n * 2 * PAD
-    best_id += n * 2 * PAD
-    lane = tl.arange(0, PAD)
-
-    floor = tl.full([], float("-inf"), tl.float32)
-    if DEPTH_PAD <= 32:
-        floor = _first_floor(log_probs, depth, K, BUDGET, DEPTH_PAD, WAYS, STEPS)
-    listed = tl.full([], 0, tl.int32)
+    lengths += n * depth
+    score += n * ROOM
+    parent += n * ROOM
+    rank += n * ROOM
+    child += n * ROOM
+    level_start += n * (depth + 2)
+    ends += n * MOST
+    lane = tl.arange(0, LANES)
+    floor = tl.load(floors + n)
+    scale = BINS / tl.minimum(tl.maximum(-floor, 1e-3), 64.0)
+    counts = tl.zeros([BINS if BINS else 2], tl.int32)
+    tl.store(score, 0.0)
+    tl.store(child, -1)
+    tl.store(level_start, 0)
+    tl.store(level_start + 1, 1)
     chained = tl.full([], 0, tl.int32)
-    if SPINE:
-        # the chain sits at the list's front for good, under a score above all others
-        along = tl.full([], 0.0, tl.float32)
-        for d in range(0, depth):
-            along += tl.load(log_probs + d * K)
-            chained += ((along > float("-inf")) & (d < BUDGET)).to(tl.int32)
-        tl.store(best_score + lane, tl.full([PAD], 1.0, tl.float32), mask=lane < chained)
-        tl.store(best_id + lane, lane * PAD, mask=lane < chained)
-        listed = chained
-        if chained == BUDGET:
-            floor = tl.full([], 1.0, tl.float32)
-    tl.store(level_score + lane, tl.zeros([PAD], tl.float32), mask=lane < 1)
-    tl.debug_barrier()
-
-    level = tl.full([], 0, tl.int32)
+    along = tl.full([], 0.0, tl.float32)
+    start = tl.full([], 0, tl.int32)  # this level's parents: rows entries from here
     rows = tl.full([], 1, tl.int32)
-    side = tl.full([], 0, tl.int32)
+    level = tl.full([], 0, tl.int32)
+    tl.debug_barrier()
     while (level < depth) & (rows > 0):
         row = log_probs + level * K
-        above = level_score + level * PAD
-        below = above + PAD
-        origin = level_origin + (level + 1) * PAD
-        have = lane < rows
-        own = tl.load(above + lane, mask=have, other=0.0)
-        zero = tl.zeros([PAD], tl.int32)
-        # (i + 1)(j + 1) <= BUDGET: all that come before (i, j) are at least as good
-        most = tl.where(have, tl.minimum(BUDGET // (lane + 1), K), 0)
-        run = _how_many(own, row, floor, zero, most, True, STEPS)
+        length = tl.load(lengths + level)
+        steps = _bit_length(length)
         forced = tl.full([], 0, tl.int32)
         if SPINE:
-            forced = (level < chained).to(tl.int32)
-            run = tl.maximum(run, tl.where(lane == 0, forced, 0))
-        total = tl.sum(run, axis=0)
-        if total > PAD:
-            # too many: find the score of the BUDGET-th, keep what is above it and of its equals the first
+            along += tl.load(row, mask=length > 0, other=float("-inf"))
+            forced = ((along > float("-inf")) & (level < BUDGET)).to(tl.int32)
+            chained += forced
+        total = tl.full([], 0, tl.int32)
+        for first in range(0, rows, LANES):
+            have = first + lane < rows
+            own = tl.load(score + start + first + lane, mask=have, other=float("-inf"))
+            run = tl.where(have, _how_many(own, row, floor, length, steps, True), 0)
+            if SPINE:
+                run = tl.maximum(run, tl.where(first + lane == 0, forced, 0))
+            tl.store(ends + first + lane, total + tl.cumsum(run, axis=0), mask=have)
+            total += tl.sum(run, axis=0)
+        if total > MOST:
+            # too many: find the score of the level's BUDGET-th, keep what is above it and of its equals the first
             bits = tl.full([], 0, tl.int32)
             step = tl.full([], 1 << 30, tl.int32)
             for _ in range(31):
-                nearer = bits + step - 1
+                nearer = bits + (step - 1)
                 cut = -(nearer.to(tl.float32, bitcast=True))
-                cut = tl.where(nearer > 0x7F7FFFFF, float("-inf"), cut)
-                count = tl.sum(_how_many(own, row, cut, zero, run, False, STEPS), axis=0)
-                bits = tl.where(count >= BUDGET, bits, bits + step)
+                cut = tl.where(nearer > 0x7F7FFFFF, -FLOAT32_MAX, cut)
+                many = tl.full([], 0, tl.int32)
+                for first in range(0, rows, LANES):
+                    own = tl.load(score + start + first + lane, mask=first + lane < rows, other=float("-inf"))
+                    many += tl.sum(_how_many(own, row, cut, length, steps, False), axis=0)
+                bits = tl.where(many >= BUDGET, bits, bits + step)
                 step = step >> 1
             cut = -(bits.to(tl.float32, bitcast=True))
-            better = _how_many(own, row, cut, zero, run, True, STEPS)
-            equal = _how_many(own, row, cut, better, run, False, STEPS) - better
-            room = BUDGET - tl.sum(better, axis=0)
-            before = tl.cumsum(equal, axis=0) - equal
-            run = better + tl.minimum(equal, tl.maximum(room - before, 0))
-            total = tl.sum(run, axis=0)
-        tl.store(ends + lane, tl.cumsum(run, axis=0), mask=have)
+            left = tl.full([], BUDGET, tl.int32)
+            for first in range(0, rows, LANES):
+                own = tl.load(score + start + first + lane, mask=first + lane < rows, other=float("-inf"))
+                left -= tl.sum(_how_many(own, row, cut, length, steps, True), axis=0)
+            total = tl.full([], 0, tl.int32)
+            tl.debug_barrier()
+            for first in range(0, rows, LANES):
+                have = first + lane < rows
+                own = tl.load(score + start + first + lane, mask=have, other=float("-inf"))
+                better = _how_many(own, row, cut, length, steps, True)
+                equal = _how_many(own, row, cut, length, steps, False) - better
+                seen = tl.cumsum(equal, axis=0) - equal
+                run = better + tl.minimum(equal, tl.maximum(left - seen, 0))
+                left = tl.maximum(left - tl.sum(equal, axis=0), 0)
+                tl.store(ends + first + lane, total + tl.cumsum(run, axis=0), mask=have)
+                total += tl.sum(run, axis=0)
         tl.debug_barrier()
-        if SMALL < PAD:
-            if total <= SMALL:
-                _sorted_level(above, row, ends, below, origin, rows, total, SMALL, STEPS)
-            else:
-                _sorted_level(above, row, ends, below, origin, rows, total, PAD, STEPS)
-        else:
-            _sorted_level(above, row, ends, below, origin, rows, total, PAD, STEPS)
-        tl.debug_barrier()
-
-        # merge; what was listed before is shallower and wins ties
-        total = tl.minimum(total, BUDGET)
-        old_score = best_score + side * PAD
-        old_id = best_id + side * PAD
-        new_score = best_score + (1 - side) * PAD
-        new_id = best_id + (1 - side) * PAD
-        mine = lane < total
-        score = tl.load(below + lane, mask=mine, other=0.0)
-        ahead = _how_many(zero.to(tl.float32), old_score, score, zero, tl.where(mine, listed, 0), False, STEPS)
-        place = lane - forced + ahead
-        keep = mine & (lane >= forced) & (place < BUDGET)
-        tl.store(new_score + place, score, mask=keep)
-        tl.store(new_id + place, level * PAD + lane, mask=keep)
-        old = lane < listed
-        was = tl.load(old_score + lane, mask=old, other=0.0)
-        was_id = tl.load(old_id + lane, mask=old, other=0)
-        run = _how_many(
-            zero.to(tl.float32), below, was, zero + forced, tl.where(old, total, forced), True, STEPS
-        )
-        place = lane + run - forced
-        stay = old & (place < BUDGET)
-        tl.store(new_score + place, was, mask=stay)
-        tl.store(new_id + place, was_id, mask=stay)
-        rows = forced + tl.sum(keep.to(tl.int32), axis=0)
-        listed = tl.minimum(listed + total - forced, BUDGET)
-        side = 1 - side
-        tl.debug_barrier()
-        if listed == BUDGET:
-            floor = tl.maximum(floor, tl.load(new_score + BUDGET - 1))
+        steps = _bit_length(rows)
+        next_start = start + rows
+        for first in range(0, total, LANES):
+            slot = first + lane
+            live = slot < total
+            above = _row_of(ends, slot, tl.where(live, rows, 0), steps)
+            begin = tl.load(ends + above - 1, mask=live & (above > 0), other=0)
+            place = slot - begin
+            value = tl.load(score + start + above, mask=live, other=0.0) + tl.load(row + place, mask=live, other=0.0)
+            tl.store(score + next_start + slot, value, mask=live)
+            tl.store(parent + next_start + slot, start + above, mask=live)
+            tl.store(rank + next_start + slot, place, mask=live)
+            tl.store(child + next_start + slot, tl.full([LANES], -1, tl.int32), mask=live)
+            tl.store(child + start + above, next_start + slot, mask=live & (place == 0))
+            if BINS:
+                bin_of = tl.minimum(tl.abs(value) * scale, BINS - 1.0).to(tl.int32)
+                idle = tl.sum((live == 0).to(tl.int32), axis=0)
+                some = tl.histogram(tl.where(live, bin_of, BINS - 1), BINS)
+                counts += some - tl.where(tl.arange(0, BINS) == BINS - 1, idle, 0)
+        if BINS:
+            short = tl.sum((tl.cumsum(counts, axis=0) < BUDGET).to(tl.int32), axis=0)
+            edge = -(short + 1).to(tl.float32) / scale
+            edge = edge - 1e-5 - 1e-5 * tl.abs(edge)
+            floor = tl.where(short < BINS - 1, tl.maximum(floor, edge), floor)
+        start = next_start
+        rows = total
         level += 1
+        tl.store(level_start + level + 1, start + rows)
+        tl.debug_barrier()
+    tl.store(totals + n * 3, start + rows)
+    tl.store(totals + n * 3 + 1, level)
+    tl.store(totals + n * 3 + 2, chained)
 
-    best_score += side * PAD
-    best_id += side * PAD
-    live = lane < listed
-    node_id = tl.load(best_id + lane, mask=live, other=0)
-    node_level = node_id // PAD
-    score = tl.load(level_score + node_id + PAD, mask=live, other=0.0)
-    place = lane
-    if SPINE:
-        # the chain's nodes take their places among the rest
-        rest = live & (lane >= chained)
-        place = tl.where(rest, lane - chained, 0)
-        for d in range(0, chained):
-            link = tl.load(level_score + (d + 1) * PAD)
-            first = (link > score) | ((link == score) & (d <= node_level))
-            place += (rest & first).to(tl.int32)
-            place += tl.where(lane == d, d + tl.sum((rest & (first == 0)).to(tl.int32), axis=0), 0)
-    node = place + 1
-    tl.store(level_node + node_id, node, mask=live)
-    tl.debug_barrier()
-    come = tl.load(level_origin + node_id + PAD, mask=live, other=0)
-    parent = tl.load(level_node + (node_level - 1) * PAD + (come >> 10), mask=live & (node_level > 0), other=0)
-    token = tl.load(top_token + node_level * K + (come & 1023), mask=live, other=0)
+
+@triton.jit
+def rank_kernel(
+    score: tl.tensor,
+    rank: tl.tensor,
+    level_start: tl.tensor,
+    totals: tl.tensor,
+    top_token: tl.tensor,
+    root_tokens: tl.tensor,
+    node_of: tl.tensor,
+    entry_of: tl.tensor,
+    tokens: tl.tensor,
+    depths: tl.tensor,
+    scores: tl.tensor,
+    counts: tl.tensor,
+    depth: tl.tensor,
+    K: tl.constexpr,
+    BUDGET: tl.constexpr,
+    ROOM: tl.constexpr,
+    EACH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    DEPTH_PAD: tl.constexpr,
+    SPINE: tl.constexpr,
+) -> None:
+    """Entries of one request: each one's place in the tree is how many entries come before it."""
+    n = tl.program_id(1).to(tl.int64)
+    score += n * ROOM
+    rank += n * ROOM
+    node_of += n * ROOM
+    level_start += n * (depth + 2)
     size: tl.constexpr = BUDGET + 1
-    out = n * size
-    tl.store(tokens + out + node, token.to(tl.int64), mask=live)
-    tl.store(parents + out + node, parent, mask=live)
-    tl.store(depths + out + node, node_level + 1, mask=live)
-    tl.store(scores + out + node, score, mask=live)
-    empty = (lane >= listed) & (lane < BUDGET)
-    tl.store(tokens + out + 1 + lane, tl.full([PAD], -1, tl.int64), mask=empty)
-    tl.store(parents + out + 1 + lane, tl.full([PAD], -1, tl.int32), mask=empty)
-    tl.store(depths + out + 1 + lane, tl.full([PAD], -1, tl.int32), mask=empty)
-    tl.store(scores + out + 1 + lane, tl.full([PAD], -1.0, tl.float32), mask=empty)
-    tl.store(tokens + out, tl.load(root_tokens + n).to(tl.int64))
-    tl.store(parents + out, -1)
-    tl.store(depths + out, 0)
-    tl.store(scores + out, 0.0)
-    tl.store(counts + n, listed + 1)
-
-
+    entries = tl.load(totals + n * 3)
+    levels = tl.load(totals + n * 3 + 1)
+    chained = tl.load(totals + n * 3 + 2)
+    step = tl.arange(0, DEPTH_PAD)
+    begins = tl.load(level_start + 1 + step, mask=step < levels, other=0x7FFFFFFF)  # of depth step + 1
+    for first in range(1 + tl.program_id(0) * EACH, entries, tl.num_programs(0) * EACH):
+        entry = first + tl.arange(0, EACH)
+        live = entry < entries
+        own = tl.load(score + entry, mask=live, other=float("-inf"))
+        before = tl.zeros([EACH], tl.int32)
+        for other in range(1, entries, CHUNK):
+            them = other + tl.arange(0, CHUNK)
+            theirs = tl.load(score + them, mask=them < entries, other=float("-inf"))
+            ahead = (theirs[None, :] > own[:, None]) | (
+                (theirs[None, :] == own[:, None]) & (them[None, :] < entry[:, None])
+            )
+            before += tl.sum(ahead.to(tl.int32), axis=1)
+        depth_of = tl.sum((begins[None, :] <= entry[:, None]).to(tl.int32), axis=1)
+        chosen = live & (before < BUDGET)
+        if SPINE:
+            # the chain is each level's first entry
+            link = tl.load(score + begins, mask=step < chained, other=float("-inf"))
+            links = (link[None, :] > own[:, None]) | (
+                (link[None, :] == own[:, None]) & (begins[None, :] < entry[:, None])
+            )
+            links = tl.sum((links & (step < chained)[None, :]).to(tl.int32), axis=1)
+            is_link = tl.max(((begins[None, :] == entry[:, None]) & (step < chained)[None, :]).to(tl.int32), axis=1) > 0
+            others = before - links
+            chosen = live & (is_link | (others < BUDGET - chained))
+            before = tl.where(is_link, links + tl.minimum(others, BUDGET - chained), before)
+        node = before + 1
+        tl.store(node_of + entry, tl.where(chosen, node, -1), mask=live)
+        at = tl.load(rank + entry, mask=chosen, other=0)
+        token = tl.load(top_token + (n * depth + depth_of - 1) * K + at, mask=chosen, other=0)
+        out = n * size + node
+        tl.store(entry_of + out, entry, mask=chosen)
+        tl.store(tokens + out, token.to(tl.int64), mask=chosen)
+        tl.store(depths + out, depth_of, mask=chosen)
+        tl.store(scores + out, own, mask=chosen)
+    if tl.program_id(0) == 0:
+        tl.store(node_of, 0)
+        tl.store(entry_of + n * size, 0)
+        tl.store(tokens + n * size, tl.load(root_tokens + n).to(tl.int64))
+        tl.store(depths + n * size, 0)
+        tl.store(scores + n * size, 0.0)
+        tl.store(counts + n, tl.minimum(entries, BUDGET + 1))
 
 
 @triton.jit
 def links_kernel(
+    parent: tl.tensor,
+    child: tl.tensor,
+    totals: tl.tensor,
+    node_of: tl.tensor,
+    entry_of: tl.tensor,
+    tokens: tl.tensor,
     parents: tl.tensor,
-    counts: tl.tensor,
+    depths: tl.tensor,
+    scores: tl.tensor,
     visibility: tl.tensor,
     first_child: tl.tensor,
     next_sibling: tl.tensor,
     depth: tl.tensor,
     NODES: tl.constexpr,
+    ROOM: tl.constexpr,
     WORDS: tl.constexpr,
     WORDS_PAD: tl.constexpr,
     EACH: tl.constexpr,
-    CHUNK: tl.constexpr,
 ) -> None:
-    """EACH nodes of one request: the bits of their ancestors, their first child and their next sibling."""
+    """EACH nodes of one request: parent, ancestors' bits, first child, next sibling; and the padding of all outputs."""
     n = tl.program_id(1).to(tl.int64)
-    parents += n * NODES
-    count = tl.load(counts + n)
+    parent += n * ROOM
+    child += n * ROOM
+    node_of += n * ROOM
+    entries = tl.load(totals + n * 3)
     node = tl.program_id(0) * EACH + tl.arange(0, EACH)
-    live = node < count
-    parent = tl.load(parents + node, mask=live, other=-1)
+    live = node < tl.minimum(entries, NODES)
+    out = n * NODES + node
+    entry = tl.load(entry_of + out, mask=live, other=0)
+    below_root = live & (entry > 0)
+    up = tl.load(parent + entry, mask=below_root, other=-1)
+    tl.store(parents + out, tl.load(node_of + up, mask=below_root, other=-1), mask=node < NODES)
+    down = tl.load(child + entry, mask=live, other=-1)
+    tl.store(first_child + out, tl.load(node_of + down, mask=live & (down >= 0), other=-1), mask=node < NODES)
+    beside = below_root & (entry + 1 < entries)
+    beside = beside & (tl.load(parent + entry + 1, mask=beside, other=-2) == up)
+    tl.store(next_sibling + out, tl.load(node_of + entry + 1, mask=beside, other=-1), mask=node < NODES)
+
     word = tl.arange(0, WORDS_PAD)
     one = tl.full([EACH, WORDS_PAD], 1, tl.int64)
-    bits = tl.zeros([EACH, WORDS_PAD], tl.int64)
-    at = tl.where(live, node, -1)
-    for _ in range(0, depth + 1):
-        here = (at >= 0)[:, None] & ((at >> 6)[:, None] == word[None, :])
-        bits |= tl.where(here, one << (at & 63).to(tl.int64)[:, None], 0)
-        at = tl.load(parents + at, mask=at >= 0, other=-1)
+    bits = tl.where(live[:, None] & (word == 0)[None, :], one, 0)  # the root
+    at = tl.where(below_root, entry, 0)
+    for _ in range(0, depth):
+        bit = tl.load(node_of + at, mask=at > 0, other=0)
+        here = (at > 0)[:, None] & ((bit >> 6)[:, None] == word[None, :])
+        bits |= tl.where(here, one << (bit & 63).to(tl.int64)[:, None], 0)
+        at = tl.load(parent + at, mask=at > 0, other=0)
     inside = (node < NODES)[:, None] & (word < WORDS)[None, :]
-    tl.store(visibility + (n * NODES + node)[:, None] * WORDS + word[None, :], bits, mask=inside)
+    tl.store(visibility + out[:, None] * WORDS + word[None, :], bits, mask=inside)
 
-    child = tl.full([EACH], NODES, tl.int32)
-    sibling = tl.full([EACH], NODES, tl.int32)
-    for start in range(0, count, CHUNK):
-        other = start + tl.arange(0, CHUNK)
-        theirs = tl.load(parents + other, mask=other < count, other=-2)
-        mine = theirs[None, :] == node[:, None]
-        child = tl.minimum(child, tl.min(tl.where(mine, other[None, :], NODES), axis=1))
-        after = (theirs[None, :] == parent[:, None]) & (other[None, :] > node[:, None])
-        sibling = tl.minimum(sibling, tl.min(tl.where(after, other[None, :], NODES), axis=1))
-    child = tl.where(live & (child < NODES), child, -1)
-    sibling = tl.where(live & (sibling < NODES), sibling, -1)
-    tl.store(first_child + n * NODES + node, child, mask=node < NODES)
-    tl.store(next_sibling + n * NODES + node, sibling, mask=node < NODES)
+    empty = (node < NODES) & (live == 0)
+    none = tl.full([EACH], -1, tl.int32)
+    tl.store(tokens + out, none.to(tl.int64), mask=empty)
+    tl.store(depths + out, none, mask=empty)
+    tl.store(scores + out, none.to(tl.float32), mask=empty)
