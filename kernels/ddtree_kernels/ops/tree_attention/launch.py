@@ -17,15 +17,13 @@ MOST_SPLITS = 128
 
 @dataclass(frozen=True)
 class Blocks:
-    """Shape of one program: rows, keys, warps, pipeline stages, how many programs a multiprocessor holds, more rows."""
+    """Shape of one program: rows, keys, warps, pipeline stages, and how many programs a multiprocessor holds."""
 
     m: int
     n: int
     warps: int
     stages: int
     resident: int
-    tail: int = 0
-    registers: int | None = None  # a limit for each thread
 
 
 def blocks_for(rows: int, size: int, element: int) -> Blocks:
@@ -82,7 +80,7 @@ def tree_attention(
     page = 0 if block_table is None else key_cache.shape[1]
     capacity = key_cache.shape[1] if block_table is None else page * block_table.shape[1]
     shape = shape or blocks_for(nodes * group, size, query.element_size())
-    blocks = -(-nodes * group // (shape.m + shape.tail))
+    blocks = -(-nodes * group // shape.m)
     longest = min(capacity, max_length or capacity)
     if sliding_window is not None:
         longest = min(longest, sliding_window + nodes)
@@ -129,7 +127,6 @@ def tree_attention(
         SIZE=size,
         PAGE=page,
         BLOCK_M=shape.m,
-        TAIL_M=shape.tail,
         BLOCK_N=shape.n,
         WINDOWED=sliding_window is not None,
         CAPPED=soft_cap is not None,
@@ -139,7 +136,6 @@ def tree_attention(
         EXACT=query.dtype == torch.float32,
         num_warps=shape.warps,
         num_stages=shape.stages,
-        maxnreg=shape.registers,
     )
     if splits > 1:
         kernels.reduce_kernel[(rows,)](

@@ -183,7 +183,6 @@ def split_kernel(
     SIZE: tl.constexpr,
     PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr,
-    TAIL_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     WINDOWED: tl.constexpr,
     CAPPED: tl.constexpr,
@@ -192,10 +191,7 @@ def split_kernel(
     WITH_LOG: tl.constexpr,
     EXACT: tl.constexpr,
 ) -> None:
-    """One (request, key head, block of rows, split): normalised output and log2-sum-exp2 over its share of the keys.
-
-    A block is BLOCK_M rows and, because a tree's 2^k + 1 nodes just miss a power of two, TAIL_M more in a small tile.
-    """
+    """One (request, key head, block of rows, split): normalised output and log2-sum-exp2 over its share of the keys."""
     n = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0) % blocks
     rest = tl.program_id(0) // blocks
@@ -210,7 +206,7 @@ def split_kernel(
     visibility += n * nodes * words
     depths += n * nodes
     query += n * stride_qn
-    row = block * (BLOCK_M + TAIL_M) + tl.arange(0, BLOCK_M)
+    row = block * BLOCK_M + tl.arange(0, BLOCK_M)
     node = row // GROUP
     head = kv_head * GROUP + row % GROUP
     q_at = node.to(tl.int64) * stride_qt + head.to(tl.int64) * stride_qh
@@ -219,24 +215,11 @@ def split_kernel(
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, SIZE], tl.float32)
     own = node
-    if TAIL_M:
-        row_b = block * (BLOCK_M + TAIL_M) + BLOCK_M + tl.arange(0, TAIL_M)
-        node_b = row_b // GROUP
-        head_b = kv_head * GROUP + row_b % GROUP
-        q_at = node_b.to(tl.int64) * stride_qt + head_b.to(tl.int64) * stride_qh
-        q_b = tl.load(query + q_at[:, None] + column[None, :], mask=(node_b < count)[:, None], other=0.0)
-        top_b = tl.full([TAIL_M], float("-inf"), tl.float32)
-        total_b = tl.zeros([TAIL_M], tl.float32)
-        acc_b = tl.zeros([TAIL_M, SIZE], tl.float32)
-        own_b = node_b
-
     first = 0
     if WINDOWED:
         # the root looks back farthest
         first = tl.maximum(context - window + 1, 0) // BLOCK_N
         own = context + tl.load(depths + node, mask=node < count, other=0)
-        if TAIL_M:
-            own_b = context + tl.load(depths + node_b, mask=node_b < count, other=0)
     whole = context // BLOCK_N
     context_tiles = tl.cdiv(context, BLOCK_N)
     tiles = context_tiles - first + tl.cdiv(count, BLOCK_N)
@@ -264,10 +247,6 @@ def split_kernel(
         k = tl.load(key_cache + offset)
         v = tl.load(value_cache + offset)
         top, total, acc = _step(q, k, v, top, top, total, acc, scale, soft_cap, False, CAPPED, EXACT)
-        if TAIL_M:
-            top_b, total_b, acc_b = _step(
-                q_b, k, v, top_b, top_b, total_b, acc_b, scale, soft_cap, False, CAPPED, EXACT
-            )
 
     for tile in range(tl.maximum(start, plain), stop):
         # the context's ragged end, a window's start, the tree
@@ -287,24 +266,11 @@ def split_kernel(
             visibility, depths, node, own, position, real, lane, base, count, shown, words, window, BLOCK_N, WINDOWED
         )
         top, total, acc = _step(q, k, v, seen, top, total, acc, scale, soft_cap, True, CAPPED, EXACT)
-        if TAIL_M:
-            seen = _seen(
-                visibility, depths, node_b, own_b, position, real, lane, base, count, shown, words, window, BLOCK_N,
-                WINDOWED,
-            )  # fmt: skip
-            top_b, total_b, acc_b = _step(
-                q_b, k, v, seen, top_b, total_b, acc_b, scale, soft_cap, True, CAPPED, EXACT
-            )
 
     _finish(
         top, total, acc, row, node, head, n, nodes, count, splits, split, part_out, part_log, out, log_sum, HEADS, SIZE,
         DIRECT, WITH_LOG,
     )  # fmt: skip
-    if TAIL_M:
-        _finish(
-            top_b, total_b, acc_b, row_b, node_b, head_b, n, nodes, count, splits, split, part_out, part_log, out,
-            log_sum, HEADS, SIZE, DIRECT, WITH_LOG,
-        )  # fmt: skip
 
 
 @triton.jit
@@ -324,9 +290,7 @@ def reduce_kernel(
     column = tl.arange(0, SIZE)
     log = tl.load(part_log + row * splits + split, mask=split < splits, other=float("-inf"))
     worth = log > float("-inf")
-    part = tl.load(
-        part_out + (row * splits + split)[:, None] * SIZE + column[None, :], mask=worth[:, None], other=0.0
-    )
+    part = tl.load(part_out + (row * splits + split)[:, None] * SIZE + column[None, :], mask=worth[:, None], other=0.0)
     top = tl.max(log, axis=0)
     safe = tl.where(top == float("-inf"), 0.0, top)
     weight = tl.exp2(log - safe)

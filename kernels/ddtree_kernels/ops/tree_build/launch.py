@@ -13,6 +13,8 @@ from ddtree_kernels.ops.tree_build.tree import DraftTree, words_for
 SPLIT = 8192  # tokens of one program of the first pass
 WIDEST = 16384  # group maxima that one program of the third holds
 COARSE_LANES = 8192  # coarse maxima of all rows of a request that the second holds
+BINS, PER_NAT = 64, 4  # of the floor's counts: 16 nats below the argmax chain
+LOG2_E = 1.4426950408889634
 SHIFT = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}  # low float32 bits that the type never sets
 
 
@@ -62,9 +64,11 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
     groups_pad = max(16, next_power_of_two(groups))
     device = logits.device
     group_best = torch.empty(rows * groups, dtype=torch.float32, device=device)
-    coarse_best, part_sum, row_shift, row_log_total, row_chain = torch.empty(
-        rows * (splits * (coarse + 1) + 3), dtype=torch.float32, device=device
-    ).split([rows * splits * coarse, rows * splits, rows, rows, rows])
+    sizes = [rows * splits * coarse, rows * splits, rows, rows, rows]
+    sizes += [batch * depth_pad * BINS, batch * (depth_pad + 1) * BINS]
+    coarse_best, part_sum, row_shift, row_log_total, row_chain, step_counts, path_counts = torch.empty(
+        sum(sizes), dtype=torch.float32, device=device
+    ).split(sizes)
     lists = torch.empty(3, rows * k_pad, dtype=torch.int32, device=device)
     ranked = Ranked(
         log_probs=torch.empty(batch, depth, k, dtype=torch.float32, device=device),
@@ -83,7 +87,7 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         depth,
         vocab,
         groups,
-        inverse,
+        inverse * LOG2_E,
         GROUP=group,
         GROUPS_EACH=each,
         COARSE_EACH=coarse,
@@ -95,6 +99,8 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         row_shift,
         row_log_total,
         row_chain,
+        step_counts,
+        path_counts,
         ranked.floors,
         depth,
         splits,
@@ -105,7 +111,9 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         DEPTH_PAD=depth_pad,
         SPLITS_PAD=splits_pad,
         COARSE_EACH=coarse,
-        num_warps=8 if depth_pad * splits_pad * coarse <= 2048 else 16,
+        BINS=BINS,
+        PER_NAT=PER_NAT,
+        num_warps=8,
         num_stages=1,
     )
     lanes = max(groups_pad, k_pad * group)
@@ -187,7 +195,6 @@ def select(ranked: Ranked, root_tokens: torch.Tensor, budget: int, spine: bool =
         LANES=min(pad, 512),
         MOST=most,
         ROOM=room,
-        BINS=512 if budget > 64 else 0,
         SPINE=spine,
         num_warps=2 if pad <= 64 else 4 if pad <= 128 else 8,
         num_stages=1,

@@ -33,7 +33,7 @@ def group_max_kernel(
     depth: tl.tensor,
     vocab: tl.tensor,
     groups: tl.tensor,
-    inverse_temperature: tl.tensor,
+    exponent_scale: tl.tensor,
     GROUP: tl.constexpr,
     GROUPS_EACH: tl.constexpr,
     COARSE_EACH: tl.constexpr,
@@ -47,16 +47,18 @@ def group_max_kernel(
     base = logits + (row // depth) * stride_n + (row % depth) * stride_l
     group = split * GROUPS_EACH + tl.arange(0, GROUPS_EACH)
     token = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    x = _clean(tl.load(base + token, mask=token < vocab, other=float("-inf")))
-    best = tl.max(x, axis=1)
+    x = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
+    x = tl.where(x == x, x, float("-inf"))
+    best = _clean(tl.max(x, axis=1))
     tl.store(group_best + row * groups + group, best, mask=group < groups)
     at = row * tl.num_programs(0) + split
     coarse = tl.max(tl.reshape(best, [COARSE_EACH, GROUPS_EACH // COARSE_EACH]), axis=1)
     tl.store(coarse_best + at * COARSE_EACH + tl.arange(0, COARSE_EACH), coarse)
-    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
-    top = tl.minimum(tl.max(best, axis=0) * inverse_temperature, FLOAT32_MAX)
-    shift = tl.where(top == float("-inf"), 0.0, top)
-    tl.store(part_sum + at, tl.sum(tl.sum(tl.exp(z - shift), axis=1), axis=0))
+    top = tl.max(best, axis=0)
+    shift = tl.where(top == float("-inf"), 0.0, top * exponent_scale)
+    # +inf and rounding are held by the minimum
+    weight = tl.exp2(tl.minimum(x * exponent_scale - shift, 0.0))
+    tl.store(part_sum + at, tl.sum(tl.sum(weight, axis=1), axis=0))
 
 
 @triton.jit
@@ -66,6 +68,8 @@ def floor_kernel(
     row_shift: tl.tensor,
     row_log_total: tl.tensor,
     row_chain: tl.tensor,
+    step_counts: tl.tensor,
+    path_counts: tl.tensor,
     floors: tl.tensor,
     depth: tl.tensor,
     splits: tl.tensor,
@@ -75,11 +79,14 @@ def floor_kernel(
     DEPTH_PAD: tl.constexpr,
     SPLITS_PAD: tl.constexpr,
     COARSE_EACH: tl.constexpr,
+    BINS: tl.constexpr,
+    PER_NAT: tl.constexpr,
 ) -> None:
     """One request: log-sum-exp of its rows, the argmax chain's scores, and a score that the BUDGET best surely exceed.
 
-    The floor is found among prefixes that follow the argmax chain but for at most one token, that token being the best
-    of one coarse group: all of them are real prefixes, so BUDGET of them above a score put the BUDGET best above it.
+    Counts prefixes made of coarse groups' best tokens by what they lose against the argmax chain, in bins of 1 / PER_NAT
+    nats, each token's loss rounded up: the counts of one level more are the convolution of the counts so far with those
+    of its tokens. All counted are real prefixes and none is as bad as its bin says, so BUDGET of them bound the floor.
     """
     n = tl.program_id(0).to(tl.int64)
     level = tl.arange(0, DEPTH_PAD)
@@ -102,26 +109,42 @@ def floor_kernel(
     chain_step = tl.minimum((top - shift) - log_total, 0.0)
     chain = tl.cumsum(tl.where(level < depth, chain_step, 0.0), axis=0)
     before = tl.where(level == 0, 0.0, chain - chain_step)
-    before = tl.where(before != before, float("-inf"), before)
-    # a deviation's own loss against the chain's token
-    loss = (z - top[:, None]) + 0.0
+    before = tl.where(before == before, before, float("-inf"))
     tl.store(row_shift + n * depth + level, shift, mask=level < depth)
     tl.store(row_log_total + n * depth + level, log_total, mask=level < depth)
     tl.store(row_chain + n * depth + level, before, mask=level < depth)
+
+    step_counts += n * DEPTH_PAD * BINS
+    path_counts += n * (DEPTH_PAD + 1) * BINS
+    loss = (top[:, None] - z) * PER_NAT
+    near = real & (loss <= BINS - 2)
+    bin_of = tl.where(near, tl.ceil(loss), BINS - 1).to(tl.int32)  # the last bin is for what is not counted
+    bin_of = tl.reshape(level[:, None] * BINS + bin_of, [DEPTH_PAD * SPLITS_PAD * COARSE_EACH])
+    bins = tl.arange(0, BINS)
+    counts = tl.reshape(tl.histogram(bin_of, DEPTH_PAD * BINS), [DEPTH_PAD, BINS])
+    upto = tl.minimum(tl.cumsum(tl.where(bins[None, :] < BINS - 1, counts, 0), axis=1), K)
+    lane_at = level[:, None] * BINS + bins[None, :]
+    # no more than K tokens of a level are ever used; the differences of the clipped sums are taken on the way back
+    tl.store(step_counts + lane_at, upto.to(tl.float32))
+    tl.store(path_counts + bins, tl.where(bins == 0, 1.0, 0.0))
+    tl.debug_barrier()
+    apart = bins[:, None] - bins[None, :]
+    for d in range(0, depth):
+        step = tl.load(step_counts + d * BINS + bins)
+        step -= tl.load(step_counts + d * BINS + bins - 1, mask=bins > 0, other=0.0)
+        paths = tl.load(path_counts + d * BINS + apart, mask=apart >= 0, other=0.0)
+        paths = tl.minimum(tl.sum(paths * step[None, :], axis=1), 1e5)
+        tl.store(path_counts + (d + 1) * BINS + bins, paths)
+        tl.debug_barrier()
+    many = tl.load(path_counts + BINS + lane_at, mask=(level < depth)[:, None], other=0.0)
+    score = chain[:, None] - bins[None, :].to(tl.float32) / PER_NAT
     low = -64.0
     high = 0.0
-    for _ in range(10):
+    for _ in range(11):
         middle = 0.5 * (low + high)
-        # ends of the chain that are good enough, and how much each may still lose
-        many = tl.sum(((chain >= middle) & (level < depth)).to(tl.int32), axis=0)
-        for end in range(0, depth):
-            spare = middle - tl.sum(tl.where(level == end, chain, 0.0), axis=0)
-            good = tl.sum((real & (loss >= spare)).to(tl.int32), axis=1)
-            # of each level, less the chain's own token; that many of its k best are as good
-            good = tl.where((level <= end) & (good > 0), tl.minimum(good, K) - 1, 0)
-            many += tl.sum(good, axis=0)
-        low = tl.where(many >= BUDGET, middle, low)
-        high = tl.where(many >= BUDGET, high, middle)
+        enough = tl.sum(tl.sum(tl.where(score >= middle, many, 0.0), axis=1), axis=0) >= BUDGET
+        low = tl.where(enough, middle, low)
+        high = tl.where(enough, high, middle)
     # sums were taken in another order than the tree's
     floor = low - 1e-3 - 1e-5 * tl.abs(low)
     tl.store(floors + n, tl.where(low > -64.0, floor, float("-inf")))
@@ -274,13 +297,13 @@ def row_top_kernel(
             token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
             real = (slot[:, None] < grouped) & (token < vocab)
             x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
-            lp = _log_prob(x, inverse_temperature, shift, log_total)
-            good = tl.reshape(real & ((lp > least) | (x == top)) & (x > float("-inf")), [CHUNK * GROUP])
-            place = many + tl.cumsum(good.to(tl.int32), axis=0) - 1
-            good = good & (place < K_PAD)
-            tl.store(found_key + place, tl.reshape(_key(x, SHIFT), [CHUNK * GROUP]), mask=good)
-            tl.store(found_token + place, tl.reshape(token, [CHUNK * GROUP]), mask=good)
-            many = tl.max(tl.where(good, place, many - 1), axis=0) + 1
+            better = _log_prob(x, inverse_temperature, shift, log_total) > least
+            good = tl.reshape(real & (better | (x == top)) & (x > float("-inf")), [CHUNK * GROUP])
+            at = many + tl.cumsum(good.to(tl.int32), axis=0) - 1
+            good = good & (at < K_PAD)
+            tl.store(found_key + at, tl.reshape(_key(x, SHIFT), [CHUNK * GROUP]), mask=good)
+            tl.store(found_token + at, tl.reshape(token, [CHUNK * GROUP]), mask=good)
+            many = tl.max(tl.where(good, at, many - 1), axis=0) + 1
     # a full list may have been cut; K itself would be exact only by luck
     if (grouped > K_GROUPS) | (many > K) | (many == K_PAD):
         best_key = tl.where(group < groups, _key(best, SHIFT), lowest)
@@ -303,11 +326,29 @@ def row_top_kernel(
     if SMALL < K_PAD:
         if many <= SMALL:
             _ranked(
-                found_key, found_token, top_log_prob, top_token, many, inverse_temperature, shift, log_total, SMALL, SHIFT
+                found_key,
+                found_token,
+                top_log_prob,
+                top_token,
+                many,
+                inverse_temperature,
+                shift,
+                log_total,
+                SMALL,
+                SHIFT,
             )
         else:
             _ranked(
-                found_key, found_token, top_log_prob, top_token, many, inverse_temperature, shift, log_total, K_PAD, SHIFT
+                found_key,
+                found_token,
+                top_log_prob,
+                top_token,
+                many,
+                inverse_temperature,
+                shift,
+                log_total,
+                K_PAD,
+                SHIFT,
             )
     else:
         _ranked(
@@ -373,13 +414,11 @@ def expand_kernel(
     LANES: tl.constexpr,
     MOST: tl.constexpr,
     ROOM: tl.constexpr,
-    BINS: tl.constexpr,
     SPINE: tl.constexpr,
 ) -> None:
     """One request: every prefix above the floor, level by level, each level in lexicographic order of its ranks.
 
-    Entry 0 is the root. Children of one parent lie together in order of rank, so (level, position) is the tie rule. The
-    floor rises with a histogram of the scores seen, whose bin that holds the BUDGET-th best bounds it from below.
+    Entry 0 is the root. Children of one parent lie together in order of rank, so (level, position) is the tie rule.
     """
     n = tl.program_id(0).to(tl.int64)
     log_probs += n * depth * K
@@ -392,8 +431,6 @@ def expand_kernel(
     ends += n * MOST
     lane = tl.arange(0, LANES)
     floor = tl.load(floors + n)
-    scale = BINS / tl.minimum(tl.maximum(-floor, 1e-3), 64.0)
-    counts = tl.zeros([BINS if BINS else 2], tl.int32)
     tl.store(score, 0.0)
     tl.store(child, -1)
     tl.store(level_start, 0)
@@ -468,16 +505,6 @@ def expand_kernel(
             tl.store(rank + next_start + slot, place, mask=live)
             tl.store(child + next_start + slot, tl.full([LANES], -1, tl.int32), mask=live)
             tl.store(child + start + above, next_start + slot, mask=live & (place == 0))
-            if BINS:
-                bin_of = tl.minimum(tl.abs(value) * scale, BINS - 1.0).to(tl.int32)
-                idle = tl.sum((live == 0).to(tl.int32), axis=0)
-                some = tl.histogram(tl.where(live, bin_of, BINS - 1), BINS)
-                counts += some - tl.where(tl.arange(0, BINS) == BINS - 1, idle, 0)
-        if BINS:
-            short = tl.sum((tl.cumsum(counts, axis=0) < BUDGET).to(tl.int32), axis=0)
-            edge = -(short + 1).to(tl.float32) / scale
-            edge = edge - 1e-5 - 1e-5 * tl.abs(edge)
-            floor = tl.where(short < BINS - 1, tl.maximum(floor, edge), floor)
         start = next_start
         rows = total
         level += 1
