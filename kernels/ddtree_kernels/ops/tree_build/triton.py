@@ -38,7 +38,7 @@ def group_max_kernel(
     GROUPS_EACH: tl.constexpr,
     COARSE_EACH: tl.constexpr,
 ) -> None:
-    """One pass over the logits: the maximum of every group of GROUP tokens, coarser maxima, and each split's sum of exp.
+    """One pass over the logits: the maximum of every group of GROUP tokens, coarser maxima, each split's sum of exp.
 
     The sum is relative to the split's own maximum, which is the maximum of its COARSE_EACH coarse maxima.
     """
@@ -84,9 +84,10 @@ def floor_kernel(
 ) -> None:
     """One request: log-sum-exp of its rows, the argmax chain's scores, and a score that the BUDGET best surely exceed.
 
-    Counts prefixes made of coarse groups' best tokens by what they lose against the argmax chain, in bins of 1 / PER_NAT
-    nats, each token's loss rounded up: the counts of one level more are the convolution of the counts so far with those
-    of its tokens. All counted are real prefixes and none is as bad as its bin says, so BUDGET of them bound the floor.
+    Counts prefixes made of coarse groups' best tokens by what they lose against the argmax chain, in bins of
+    1 / PER_NAT nats, each token's loss rounded up: the counts of one level more are the convolution of the counts so
+    far with those of its tokens. All counted are real prefixes, none worse than its bin says, so BUDGET of them bound
+    the floor.
     """
     n = tl.program_id(0).to(tl.int64)
     level = tl.arange(0, DEPTH_PAD)
@@ -129,7 +130,7 @@ def floor_kernel(
     tl.store(path_counts + bins, tl.where(bins == 0, 1.0, 0.0))
     tl.debug_barrier()
     apart = bins[:, None] - bins[None, :]
-    for d in range(0, depth):
+    for d in range(depth):
         step = tl.load(step_counts + d * BINS + bins)
         step -= tl.load(step_counts + d * BINS + bins - 1, mask=bins > 0, other=0.0)
         paths = tl.load(path_counts + d * BINS + apart, mask=apart >= 0, other=0.0)
@@ -363,7 +364,7 @@ def _how_many(
     """For each lane how many of the row's first `length` entries, which fall, have add + entry > floor (else >=)."""
     low = tl.zeros(add.shape, tl.int32)
     high = low + length
-    for _ in range(0, steps):
+    for _ in range(steps):
         middle = (low + high) >> 1
         alive = low < high
         x = add + tl.load(row + middle, mask=alive, other=0.0)
@@ -381,7 +382,7 @@ def _row_of(ends: tl.tensor, slot: tl.tensor, rows: tl.tensor, steps: tl.tensor)
     """For each slot the number of running ends that are at or below it: the parent it belongs to."""
     low = tl.zeros(slot.shape, tl.int32)
     high = low + rows
-    for _ in range(0, steps):
+    for _ in range(steps):
         middle = (low + high) >> 1
         alive = low < high
         end = tl.load(ends + middle, mask=alive, other=0)
@@ -637,7 +638,7 @@ def links_kernel(
     one = tl.full([EACH, WORDS_PAD], 1, tl.int64)
     bits = tl.where(live[:, None] & (word == 0)[None, :], one, 0)  # the root
     at = tl.where(below_root, entry, 0)
-    for _ in range(0, depth):
+    for _ in range(depth):
         bit = tl.load(node_of + at, mask=at > 0, other=0)
         here = (at > 0)[:, None] & ((bit >> 6)[:, None] == word[None, :])
         bits |= tl.where(here, one << (bit & 63).to(tl.int64)[:, None], 0)
