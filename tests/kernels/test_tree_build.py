@@ -52,8 +52,8 @@ def test_less_than_the_budget_is_padded() -> None:
 def test_nan_and_infinities_are_defined() -> None:
     logits = torch.tensor([[[math.nan, 1.0, -math.inf], [math.inf, 0.0, math.inf], [math.nan] * 3]])
     tree = tree_build(logits, torch.tensor([0]), budget=8)
-    # one token at depth 1, two of one half each at depth 2, and nothing below a row without probability
-    assert tree.tokens.tolist() == [[0, 1, 0, 2, -1, -1, -1, -1, -1]]
+    # one token at depth 1, two of one half each at depth 2 and a hopeless one, nothing below a row without probability
+    assert tree.tokens.tolist() == [[0, 1, 0, 2, 1, -1, -1, -1, -1]]
     torch.testing.assert_close(tree.log_probs[0, :4], torch.tensor([0.0, 0.0, math.log(0.5), math.log(0.5)]))
 
 

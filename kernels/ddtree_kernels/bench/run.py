@@ -45,11 +45,15 @@ def main(names: list[str], out: Path) -> int:
         print("the benchmark needs a CUDA GPU", file=sys.stderr)
         return 2
     from ddtree_kernels.bench.registry import CASES
+    from ddtree_kernels.bench.timing import copy_bytes_per_us
     from ddtree_kernels.bench.verify import CHECKS
 
     unknown = [name for name in names if name not in CASES]
     if unknown:
         print(f"no such operation: {', '.join(unknown)}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}\n")
+    rate = copy_bytes_per_us() / 1e6
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, copy {rate:.2f} TB/s\n"
+    )
     return measure(names or list(CASES), CHECKS, CASES, time.time_ns() % 100_000, out)

@@ -34,6 +34,8 @@ def blocks_for(rows: int, size: int, element: int) -> Blocks:
         return Blocks(max(16, next_power_of_two(rows)), 64, 4, 2 if size == 256 else 3, 2)
     if rows <= 64:
         return Blocks(64, 64, 4, 2 if size == 256 else 3, 1 if size == 256 else 2)
+    if size < 256 and 64 * -(-rows // 64) < 0.85 * 128 * -(-rows // 128):  # 128 would be too empty
+        return Blocks(64, 64, 4, 3, 2)
     return Blocks(128, 64, 8, 2 if size == 256 else 3, 1)
 
 

@@ -10,7 +10,7 @@ from ddtree_kernels.ops.checks import next_power_of_two
 from ddtree_kernels.ops.tree_build import triton as kernels
 from ddtree_kernels.ops.tree_build.tree import DraftTree, words_for
 
-SPLIT = 8192  # tokens of one program of the first pass
+SPLIT = 4096  # tokens of one program of the first pass
 WIDEST = 16384  # group maxima that one program of the third holds
 COARSE_LANES = 8192  # coarse maxima of all rows of a request that the second holds
 BINS, PER_NAT = 64, 4  # of the floor's counts: 16 nats below the argmax chain
@@ -91,7 +91,7 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         GROUP=group,
         GROUPS_EACH=each,
         COARSE_EACH=coarse,
-        num_warps=8,
+        num_warps=4,
     )
     kernels.floor_kernel[(batch,)](
         coarse_best,
@@ -113,7 +113,7 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         COARSE_EACH=coarse,
         BINS=BINS,
         PER_NAT=PER_NAT,
-        num_warps=8,
+        num_warps=4 if budget <= 64 else 8,
         num_stages=1,
     )
     lanes = max(groups_pad, k_pad * group)
@@ -145,7 +145,7 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         SMALL=min(k_pad, 128),
         SHIFT=SHIFT[logits.dtype],
         WIDE=lanes > WIDEST,
-        num_warps=32 if lanes > WIDEST else 16 if lanes > 4096 else 8,
+        num_warps=32 if lanes > WIDEST else 16 if lanes > 8192 else 8,
         num_stages=1,
     )
     return ranked
@@ -192,7 +192,7 @@ def select(ranked: Ranked, root_tokens: torch.Tensor, budget: int, spine: bool =
         depth,
         K=k,
         BUDGET=budget,
-        LANES=min(pad, 512),
+        LANES=min(pad, 256),
         MOST=most,
         ROOM=room,
         SPINE=spine,

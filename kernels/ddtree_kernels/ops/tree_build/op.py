@@ -32,8 +32,8 @@ def tree_build(
 
     Args:
         draft_logits: [N, L, V] bfloat16, float16 or float32, L 1 to 64, V 1 to 2**20; last dimension contiguous.
-            NaN counts as -inf, +inf as the largest float32. A prefix with probability 0 never enters the tree: rows of
-            -inf end a request's draft before L.
+            NaN counts as -inf, +inf as the largest float32. A prefix with log-probability -inf never enters the tree:
+            rows of -inf end a request's draft before L.
         root_tokens: [N] int32 or int64: the bonus token that each tree hangs from.
         budget: B, nodes beside the root, 1 to 1024.
         top_k: at most this many tokens of each position; None = no limit below B.

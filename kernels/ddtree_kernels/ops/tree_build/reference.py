@@ -53,7 +53,7 @@ def best_first(rows: list[list[float]], budget: int, spine: bool) -> list[tuple[
     rows[d][r] is the log-probability of rank r at depth d + 1. The order of prefixes, and so of nodes, is
     (higher log-probability, shallower, lexicographically lower ranks); the tree is the first `budget` of that order, or
     with a spine the argmax chain (as far as it has probability and the budget goes) and then the first of the rest.
-    A node's log-probability is the float32 sum of its parent's and its own. Prefixes without probability never enter.
+    A node's log-probability is the float32 sum of its parent's and its own. Prefixes of -inf never enter.
     """
     heap: list[Key] = []
 

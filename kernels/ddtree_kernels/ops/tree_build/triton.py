@@ -123,16 +123,16 @@ def floor_kernel(
     bin_of = tl.reshape(level[:, None] * BINS + bin_of, [DEPTH_PAD * SPLITS_PAD * COARSE_EACH])
     bins = tl.arange(0, BINS)
     counts = tl.reshape(tl.histogram(bin_of, DEPTH_PAD * BINS), [DEPTH_PAD, BINS])
-    upto = tl.minimum(tl.cumsum(tl.where(bins[None, :] < BINS - 1, counts, 0), axis=1), K)
+    counts = tl.where(bins[None, :] < BINS - 1, counts, 0)
+    upto = tl.cumsum(counts, axis=1)
+    counts = tl.minimum(upto, K) - tl.minimum(upto - counts, K)  # no more than K tokens of a level are ever used
     lane_at = level[:, None] * BINS + bins[None, :]
-    # no more than K tokens of a level are ever used; the differences of the clipped sums are taken on the way back
-    tl.store(step_counts + lane_at, upto.to(tl.float32))
+    tl.store(step_counts + lane_at, counts.to(tl.float32))
     tl.store(path_counts + bins, tl.where(bins == 0, 1.0, 0.0))
     tl.debug_barrier()
     apart = bins[:, None] - bins[None, :]
     for d in range(depth):
         step = tl.load(step_counts + d * BINS + bins)
-        step -= tl.load(step_counts + d * BINS + bins - 1, mask=bins > 0, other=0.0)
         paths = tl.load(path_counts + d * BINS + apart, mask=apart >= 0, other=0.0)
         paths = tl.minimum(tl.sum(paths * step[None, :], axis=1), 1e5)
         tl.store(path_counts + (d + 1) * BINS + bins, paths)
@@ -141,9 +141,9 @@ def floor_kernel(
     score = chain[:, None] - bins[None, :].to(tl.float32) / PER_NAT
     low = -64.0
     high = 0.0
-    for _ in range(11):
+    for _ in range(10):
         middle = 0.5 * (low + high)
-        enough = tl.sum(tl.sum(tl.where(score >= middle, many, 0.0), axis=1), axis=0) >= BUDGET
+        enough = tl.sum(tl.where(score >= middle, many, 0.0)) >= BUDGET
         low = tl.where(enough, middle, low)
         high = tl.where(enough, high, middle)
     # sums were taken in another order than the tree's
