@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -39,33 +41,40 @@ class Round:
         best = self.logits.float().argmax(-1)
         self.target.copy_(best[:, torch.randint(0, 6, (41,), device="cuda")])
 
-    def run(self) -> tuple[object, ...]:
+    def run(self) -> tuple[Any, ...]:
         """One round."""
         tree = tree_build(self.logits, self.root, budget=40)
         out = tree_attention(
-            self.query, *self.caches, tree.visibility, self.context, node_counts=tree.counts, max_length=400
+            self.query,
+            self.caches[0],
+            self.caches[1],
+            tree.visibility,
+            self.context,
+            node_counts=tree.counts,
+            max_length=400,
         )
         accepted = tree_accept(tree, self.target, max_depth=6)
         kv_commit(self.table, accepted, self.context)
         return tree, out, accepted
 
-    def check(self, results: tuple[object, ...], before: list[torch.Tensor]) -> None:
+    def check(self, results: tuple[Any, ...], before: list[torch.Tensor]) -> None:
         """Each part against its reference."""
         tree, out, accepted = results
         full = launch.rank_tokens(self.logits, 40, 40, prune=False)
-        assert differences(tree, build_reference.select(full.log_probs, full.tokens, self.root, 40)) == []  # type: ignore[arg-type]
+        assert differences(tree, build_reference.select(full.log_probs, full.tokens, self.root, 40)) == []
         want, _ = attention_reference.tree_attention(
             self.query,
-            *before,
+            before[0],
+            before[1],
             tree.visibility,
             self.context,
             tree.counts,
-            compute=torch.float64,  # type: ignore[attr-defined]
+            compute=torch.float64,
         )
         torch.testing.assert_close(out, want, atol=2e-2, rtol=2e-2)
-        walk = accept_reference.tree_walk(tree.tokens, tree.first_child, tree.next_sibling, self.target, 6)  # type: ignore[attr-defined]
-        assert torch.equal(accepted.nodes, walk[0])  # type: ignore[attr-defined]
-        assert torch.equal(accepted.bonus, walk[2])  # type: ignore[attr-defined]
+        walk = accept_reference.tree_walk(tree.tokens, tree.first_child, tree.next_sibling, self.target, 6)
+        assert torch.equal(accepted.nodes, walk[0])
+        assert torch.equal(accepted.bonus, walk[2])
         commit_reference.commit(before, walk[0], walk[1], self.context)
         assert all(map(torch.equal, before, self.caches))
 
@@ -107,5 +116,6 @@ def test_attention_over_pools_beyond_31_bits() -> None:
     out = tree_attention(query, pool, pool, words, length, block_table=table)
     want = tree_attention(query, pool[-8:], pool[-8:], words, length, block_table=table - (pages - 8))
     assert isinstance(out, torch.Tensor)
-    assert torch.equal(out, want)  # type: ignore[arg-type]
+    assert isinstance(want, torch.Tensor)
+    assert torch.equal(out, want)
     assert float(out.abs().max()) > 0

@@ -21,7 +21,8 @@ def published_build(logits: torch.Tensor, budget: int) -> list[tuple[list[int], 
         depth, k = log_probs.shape
         heap: list[tuple[float, tuple[int, ...], int, int, int, float]] = []
         heapq.heappush(heap, (-float(log_probs[0, 0]), (0,), 0, 1, 0, float(log_probs[0, 0])))
-        tokens, parents = [], [-1]
+        tokens: list[int] = []
+        parents = [-1]
         while heap and len(tokens) < budget:
             _, ranks, parent, level, rank, score = heapq.heappop(heap)
             tokens.append(int(tokens_of[level - 1, rank]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -33,8 +34,8 @@ def build_rows() -> Iterator[Row]:
     flat = [torch.randn(1, DEPTH, VOCAB, device="cuda").bfloat16() for _ in range(4)]
     for name, sets in (("", peaked), (", noise only", flat)):
         for budget in (16, 64, 256, 1024):
-            ours = graph_us([lambda x=x: tree_build(x, root, budget=budget) for x in sets])  # type: ignore[misc]
-            topk = graph_us([lambda x=x: torch.topk(x, budget, dim=-1) for x in sets])  # type: ignore[misc]
+            ours = graph_us([partial(tree_build, x, root, budget=budget) for x in sets])
+            topk = graph_us([partial(torch.topk, x, budget, dim=-1) for x in sets])
             published = events_us([lambda: peers.published_build(sets[0], budget)], 7)
             yield Row(
                 "tree_build",
@@ -65,11 +66,9 @@ def attention_rows() -> Iterator[Row]:
             words = random_tree(nodes, nodes)[2].cuda()
             length = torch.tensor([context], dtype=torch.int32, device="cuda")
             mask = peers.dense_mask(attention_reference.tree_bits(words, nodes), context, torch.bfloat16)
-            ours = graph_us(
-                [lambda i=i: tree_attention(*i, words[None], length) for i in inputs]  # type: ignore[misc]
-            )
-            dense = graph_us([lambda i=i: peers.sdpa(*i, mask) for i in inputs], 5)  # type: ignore[misc]
-            bare = graph_us([lambda i=i: peers.sdpa(*i, None) for i in inputs], 5)  # type: ignore[misc]
+            ours = graph_us([partial(tree_attention, q, k, v, words[None], length) for q, k, v in inputs])
+            dense = graph_us([partial(peers.sdpa, q, k, v, mask) for q, k, v in inputs], 5)
+            bare = graph_us([partial(peers.sdpa, q, k, v, None) for q, k, v in inputs], 5)
             moved = 2 * (context + nodes) * 8 * 128 * 2 + 2 * nodes * 32 * 128 * 2
             floor = max(moved / rate, 4 * 32 * nodes * (context + nodes) * 128 / PEAK_FLOP_PER_US)
             goal = 0.0

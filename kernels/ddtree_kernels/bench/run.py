@@ -53,7 +53,6 @@ def main(names: list[str], out: Path) -> int:
         print(f"no such operation: {', '.join(unknown)}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2
     rate = copy_bytes_per_us() / 1e6
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, copy {rate:.2f} TB/s\n"
-    )
+    versions = f"torch {torch.__version__}, triton {triton.__version__}"
+    print(f"{torch.cuda.get_device_name()}, {versions}, copy {rate:.2f} TB/s\n")
     return measure(names or list(CASES), CHECKS, CASES, time.time_ns() % 100_000, out)
