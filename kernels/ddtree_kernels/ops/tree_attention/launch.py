@@ -149,6 +149,6 @@ def tree_attention(
             SIZE=size,
             SPLITS_PAD=next_power_of_two(splits),
             WITH_LOG=with_log,
-            num_warps=4 if splits > 16 else 2,
+            num_warps=1,
         )
     return out, log_sum

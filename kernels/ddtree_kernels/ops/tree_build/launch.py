@@ -13,6 +13,7 @@ from ddtree_kernels.ops.tree_build.tree import DraftTree, words_for
 SPLIT = 4096  # tokens of one program of the first pass
 WIDEST = 16384  # group maxima that one program of the third holds
 COARSE_LANES = 8192  # coarse maxima of all rows of a request that the second holds
+MANY_ROWS = 132
 BINS, PER_NAT = 64, 4  # of the floor's counts: 16 nats below the argmax chain
 LOG2_E = 1.4426950408889634
 SHIFT = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}  # low float32 bits that the type never sets
@@ -117,6 +118,9 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         num_stages=1,
     )
     lanes = max(groups_pad, k_pad * group)
+    warps, limit = 32 if lanes > WIDEST else 16 if lanes > 8192 else 8, {}
+    if lanes <= 4096 and rows > MANY_ROWS:  # more rows than multiprocessors: small programs, several on each
+        warps, limit = 4, {"maxnreg": 128}
     kernels.row_top_kernel[(rows,)](
         logits,
         group_best,
@@ -145,8 +149,9 @@ def rank_tokens(logits: torch.Tensor, budget: int, k: int, temperature: float = 
         SMALL=min(k_pad, 128),
         SHIFT=SHIFT[logits.dtype],
         WIDE=lanes > WIDEST,
-        num_warps=32 if lanes > WIDEST else 16 if lanes > 8192 else 8,
+        num_warps=warps,
         num_stages=1,
+        **limit,
     )
     return ranked
 
