@@ -1,0 +1,19 @@
+"""`python -m ddtree_kernels.bench run [OP...] [--csv FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ddtree_kernels.bench.run import main
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench", description=__doc__)
+    parser.add_argument("command", choices=["run"])
+    parser.add_argument(
+        "op", nargs="*", help="tree_build, tree_attention, tree_accept, kv_commit, round; all by default"
+    )
+    parser.add_argument("--csv", type=Path, default=Path("bench.csv"), help="where the figures go")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.op, arguments.csv))

@@ -1,0 +1,154 @@
+"""Launches of tree_attention's kernels: block shapes, how many splits, scratch."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+
+from ddtree_kernels.ops.checks import next_power_of_two
+from ddtree_kernels.ops.tree_attention import triton as kernels
+
+LOG2_E = 1.4426950408889634
+MOST_SPLITS = 128
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Shape of one program: rows, keys, warps, pipeline stages, and how many programs a multiprocessor holds."""
+
+    m: int
+    n: int
+    warps: int
+    stages: int
+    resident: int
+
+
+def blocks_for(rows: int, size: int, element: int) -> Blocks:
+    """Measured on an H200 for 2-byte types (README.md); 4-byte types only have to fit."""
+    if element == 4:
+        return Blocks(min(64, max(16, next_power_of_two(rows))), 32, 4, 1 if size == 256 else 2, 1)
+    if rows <= 32:
+        return Blocks(max(16, next_power_of_two(rows)), 64, 4, 2 if size == 256 else 3, 2)
+    if rows <= 64:
+        return Blocks(64, 64, 4, 2 if size == 256 else 3, 1 if size == 256 else 2)
+    if size < 256 and 64 * -(-rows // 64) < 0.85 * 128 * -(-rows // 128):  # 128 would be too empty
+        return Blocks(64, 64, 4, 3, 2)
+    return Blocks(128, 64, 8, 2 if size == 256 else 3, 1)
+
+
+def splits_for(programs: int, tiles: int, slots: int) -> int:
+    """How many splits make the launch shortest: full waves of programs, each with a few tiles' worth of overhead."""
+    best, least = 1, math.inf
+    for splits in range(1, min(MOST_SPLITS, tiles) + 1):
+        waves = -(-programs * splits // slots)
+        cost = waves * (-(-tiles // splits) + 3) + 0.02 * splits
+        if cost < least:
+            best, least = splits, cost
+    return best
+
+
+@functools.cache
+def multiprocessors(index: int) -> int:
+    """Of this CUDA device; 1 where there is none (the interpreter)."""
+    if not torch.cuda.is_available():
+        return 1
+    return torch.cuda.get_device_properties(index).multi_processor_count
+
+
+def tree_attention(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    visibility: torch.Tensor,
+    context_lengths: torch.Tensor,
+    node_counts: torch.Tensor | None,
+    block_table: torch.Tensor | None,
+    depths: torch.Tensor | None,
+    scale: float | None,
+    sliding_window: int | None,
+    soft_cap: float | None,
+    with_log: bool,
+    max_length: int | None,
+    shape: Blocks | None = None,
+    splits: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """As the public function, arguments unchecked; one or two launches. shape and splits are for tuning and tests."""
+    batch, nodes, heads, size = query.shape
+    kv_heads = key_cache.shape[2]
+    group = heads // kv_heads
+    page = 0 if block_table is None else key_cache.shape[1]
+    capacity = key_cache.shape[1] if block_table is None else page * block_table.shape[1]
+    shape = shape or blocks_for(nodes * group, size, query.element_size())
+    blocks = -(-nodes * group // shape.m)
+    longest = min(capacity, max_length or capacity)
+    if sliding_window is not None:
+        longest = min(longest, sliding_window + nodes)
+    tiles = -(-longest // shape.n) + 1
+    if splits is None:
+        slots = multiprocessors(query.device.index or 0) * shape.resident
+        splits = splits_for(blocks * kv_heads * batch, tiles, slots)
+    out = torch.empty(batch, nodes, heads, size, dtype=query.dtype, device=query.device)
+    rows = batch * nodes * heads
+    part_out = torch.empty(rows * splits * size if splits > 1 else 1, dtype=torch.float32, device=query.device)
+    part_log = torch.empty(rows * splits if splits > 1 else 1, dtype=torch.float32, device=query.device)
+    log_sum = torch.empty(batch, nodes, heads, dtype=torch.float32, device=query.device) if with_log else None
+    scale = size**-0.5 if scale is None else scale
+    kernels.split_kernel[(blocks * kv_heads * splits, batch)](
+        query,
+        key_cache,
+        value_cache,
+        visibility,
+        context_lengths,
+        context_lengths if node_counts is None else node_counts,
+        context_lengths if block_table is None else block_table,
+        context_lengths if depths is None else depths,
+        part_out,
+        part_log,
+        out,
+        part_log if log_sum is None else log_sum,
+        query.stride(0),
+        query.stride(1),
+        query.stride(2),
+        key_cache.stride(0),
+        key_cache.stride(1),
+        key_cache.stride(2),
+        0 if block_table is None else block_table.stride(0),
+        capacity,
+        scale * LOG2_E if soft_cap is None else scale / soft_cap,
+        0.0 if soft_cap is None else soft_cap,
+        sliding_window or 0,
+        nodes,
+        visibility.shape[2],
+        splits,
+        blocks,
+        HEADS=heads,
+        GROUP=group,
+        SIZE=size,
+        PAGE=page,
+        BLOCK_M=shape.m,
+        BLOCK_N=shape.n,
+        WINDOWED=sliding_window is not None,
+        CAPPED=soft_cap is not None,
+        COUNTED=node_counts is not None,
+        DIRECT=splits == 1,
+        WITH_LOG=with_log,
+        EXACT=query.dtype == torch.float32,
+        num_warps=shape.warps,
+        num_stages=shape.stages,
+    )
+    if splits > 1:
+        kernels.reduce_kernel[(rows,)](
+            part_out,
+            part_log,
+            out,
+            part_log if log_sum is None else log_sum,
+            splits,
+            SIZE=size,
+            SPLITS_PAD=next_power_of_two(splits),
+            WITH_LOG=with_log,
+            num_warps=1,
+        )
+    return out, log_sum

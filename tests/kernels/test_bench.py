@@ -1,0 +1,35 @@
+"""The benchmark's rules, without a GPU: a red test gives no timing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddtree_kernels.bench import run
+from ddtree_kernels.bench.rows import Row
+
+
+def test_a_red_test_gives_no_timing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed = []
+
+    def cases() -> Iterator[Row]:
+        timed.append(1)
+        yield Row("good", "any", 10.0, {"peer": 30.0}, 5.0, 12.0)
+
+    checks: dict[str, run.Check] = {"good": lambda seed: None, "bad": lambda seed: f"differs at seed {seed}"}
+    out = tmp_path / "bench.csv"
+    assert run.measure(["bad", "good"], checks, {"good": cases, "bad": cases}, 7, out) == 1
+    printed = capsys.readouterr()
+    assert timed == [1]
+    assert "bad: its test is red, so nothing is timed: differs at seed 7" in printed.err
+    assert "| good | any | 10.0 | peer 30.0 (3.0x) | 5.0 (2.00x) | 12 reached |" in printed.out
+    assert out.read_text("utf-8").splitlines() == [
+        "op,shape,us,peers_us,floor_us,goal_us",
+        "good,any,10.00,peer=30.00,5.00,12.00",
+    ]
+
+
+def test_a_goal_not_reached_is_said() -> None:
+    assert "12 NOT reached" in Row("op", "shape", 13.0, goal=12.0).table()
