@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 # many tests start many processes: without bytecode on disk each would compile the whole of its code again
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: venv demo test check bench screenshots lab-packages
+.PHONY: venv demo test check bench screenshots lab-packages kernel-packages
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,6 +42,13 @@ $(BASE): pyproject.toml | $(BIN)/python
 $(DEV): pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(BASE)
+
+# torch for the CPU and triton's interpreter: with them `make test` runs the kernels' tests too, else they skip
+kernel-packages: $(VENV)/.kernels
+
+$(VENV)/.kernels: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[dev,test-kernels]'
+	@touch $@ $(BASE) $(DEV)
 
 # as root only, and only what is missing; CI has them all by then
 lab-packages:
