@@ -44,9 +44,14 @@ async def deploy(console: LiveConsole, key: str, profile: str) -> TxView:
     """The whole transaction, held for a moment only."""
     sent = await console.deploy(key, profile, hold=0.2)
     events: list[Event] = []
-    async with asyncio.timeout(60):
-        async for event in console.follow(key, sent.tx):
-            events.append(event)
+    try:
+        async with asyncio.timeout(60):
+            async for event in console.follow(key, sent.tx):
+                events.append(event)
+    except TimeoutError:
+        seen = console.snapshot().service(key)
+        last = [line.text for line in console.journal(key, limit=30)]
+        raise AssertionError(f"no end of {sent.tx}: {events[-5:]}; {seen}; {last}") from None
     view = fold_all(events)
     assert view is not None
     return view

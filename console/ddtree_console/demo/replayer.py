@@ -267,6 +267,18 @@ class Server(ThreadingHTTPServer):
         """A client that left is no news."""
 
 
+def stop_on_sigterm(replay: Replay) -> None:
+    """From now on SIGTERM drains. A thread waits for it: a handler would run inside the main thread, and where that
+    holds the event's own lock at that moment, set() would wait for itself for ever."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def wait() -> None:
+        signal.sigwait({signal.SIGTERM})
+        replay.stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def die(children: Sequence[subprocess.Popen[bytes]]) -> None:
     """As SGLang ends after a signal: SIGKILL to its own tree and itself."""
     for child in children:
@@ -298,7 +310,7 @@ def play(replay: Replay, children: Sequence[subprocess.Popen[bytes]]) -> int:
         if replay.stop.is_set():
             break
         if RUNNING in raw or b"[Errno 98]" in raw:
-            signal.signal(signal.SIGTERM, lambda *_: replay.stop.set())
+            stop_on_sigterm(replay)
         if RUNNING in raw:
             Handler.replay = replay
             try:
