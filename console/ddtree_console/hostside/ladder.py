@@ -45,6 +45,8 @@ class Expect:
     must: tuple[str, ...] = ()
     last_good: Mapping[str, float] = field(default_factory=dict)
     from_info: bool = False
+    underway: bool = False
+    """that other slot's process ran before: what it logs from now on is no phase of a start."""
 
 
 class Ladder:
@@ -153,7 +155,8 @@ class Ladder:
 
     def on_line(self, now: float, text: str) -> None:
         """One entry of this invocation's journal."""
-        self._events += self.log.feed(now, text)
+        told = self.log.feed(now, text)
+        self._events += [x for x in told if x.kind != ev.PHASE] if self.expect.underway else told
 
     def on_listener(self, now: float, listener: Listener) -> None:
         """Who listens on the port."""

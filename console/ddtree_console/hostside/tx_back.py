@@ -123,6 +123,8 @@ def to_service(tx: Tx) -> bool:
     """Stops this slot, swaps enablement, and confirms that the other one serves. False when it does not."""
     other = tx.plan.way_back_service or ""
     tx_steps.stop(tx)
+    # A server that ends its own tree by SIGKILL when asked to stop, as SGLang does, did not fail.
+    unitctl.ctl("reset-failed", tx.unit)
     from ddtree_console.hostside import tx_wait  # as in attempt()
 
     unitctl.remove_trial(tx.roots, tx.unit)

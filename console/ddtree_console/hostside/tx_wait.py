@@ -86,7 +86,8 @@ def wait_other(tx: Tx) -> Served:
     plan = tx.plan
     other = plan.way_back_service or ""
     state = unitctl.show(other)
-    if state.active not in ("active", "activating", "reloading"):
+    underway = state.active in ("active", "activating", "reloading")
+    if not underway:
         unitctl.start(other)
     expect = Expect(
         port=plan.way_back_service_port,
@@ -94,6 +95,7 @@ def wait_other(tx: Tx) -> Served:
         hold=min(plan.hold, 5.0),
         deadline=plan.deadline + tx.extra,
         from_info=True,
+        underway=underway,
     )
     if not expect.port:
         raise Refused("other", f"the plan does not say the port of {other}")

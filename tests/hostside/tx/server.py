@@ -1,13 +1,15 @@
 """A small server with SGLang's endpoints: `server.py PORT MODEL MODE..`. Run as a unit by the tests.
 
-Modes: ok; oom (dies while loading); deaf (never listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for
-that Bearer key); crash=S (dies S seconds after it began to listen); slow=S (listens after S seconds).
+Modes: ok; selfkill (ends by SIGKILL when it is asked to stop, as SGLang does); oom (dies while loading); deaf (never
+listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for that Bearer key); crash=S (dies S seconds after it
+began to listen); slow=S (listens after S seconds).
 """
 
 from __future__ import annotations
 
 import http.server
 import json
+import os
 import signal
 import sys
 import threading
@@ -60,6 +62,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Quiet."""
 
 
+if "selfkill" in MODES:
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 if "stubborn" in MODES:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print(f"server_args=ServerArgs(model_path='{MODEL}', port={PORT})", flush=True)
