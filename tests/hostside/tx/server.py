@@ -1,8 +1,8 @@
 """A small server with SGLang's endpoints: `server.py PORT MODEL MODE..`. Run as a unit by the tests.
 
 Modes: ok; selfkill (ends by SIGKILL when it is asked to stop, as SGLang does); oom (dies while loading); deaf (never
-listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for that Bearer key); crash=S (dies S seconds after it
-began to listen); slow=S (listens after S seconds).
+listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for that Bearer key); crash=S (dies S seconds after
+it began to listen); slow=S (listens after S seconds).
 """
 
 from __future__ import annotations
