@@ -132,7 +132,7 @@ def calm(rounds: int = 40) -> list[Figure]:
 
 
 def flood(rate: float = 10_000, rounds: int = 40) -> list[Figure]:
-    """One journal at 10,000 lines a second in full view; every line must be shown or counted."""
+    """One journal at 10,000 lines a second in full view. That every line is shown or counted is a test of tests/ui."""
     with _console(1, rate) as (streams, program):
         _live(program, 1)
         program.send("l")
