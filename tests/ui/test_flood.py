@@ -57,13 +57,8 @@ async def test_keys_are_answered_within_50_ms_in_a_flood() -> None:
     async with app.run_test(size=(160, 48)) as pilot:
         await press(pilot, "l")
         feed = app.screen.query_one(JournalFeed)
-        feed.paused = True
-        calm = await key_waits(pilot, feed, 1.0)
-        feed.paused = False
         flooded = await key_waits(pilot, feed, 2.0)
-        # Where the machine itself is busy even calm keys wait; the flood may add no more than its bound.
-        busy = calm[int(len(calm) * 0.95)]
-        assert flooded[int(len(flooded) * 0.95)] < 0.05 + busy
+        assert flooded[int(len(flooded) * 0.95)] < 0.05
         assert feed.after > RATE
         assert feed.skipped > 0 and any(x.gap for x in feed._all)
         assert feed.count <= KEEP
