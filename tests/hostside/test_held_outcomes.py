@@ -38,3 +38,13 @@ def test_a_systemd_that_does_not_answer_keeps_nothing_back() -> None:
     held = HeldOutcomes()
     held.holds(UNIT, event(1, "outcome"))
     assert held.all() == [(UNIT, event(1, "outcome"))]
+
+
+def test_what_had_ended_before_the_watch_is_told_whole_and_before_the_states() -> None:
+    held = HeldOutcomes()
+    ended = [event(0, "begin"), event(1, "outcome")]
+    assert not held.holds_all("b.service", [event(0, "begin")])
+    assert held.holds_all(UNIT, ended)
+    assert held.holds(UNIT, event(0, "begin"))
+    assert held.ended() == [(UNIT, e) for e in [*ended, event(0, "begin")]]
+    assert (held.ended(), held.waiting) == ([], False)

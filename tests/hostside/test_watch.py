@@ -111,6 +111,19 @@ def test_events_of_the_newest_transaction_then_each_new_one(running: FakeHost) -
     held.release()
 
 
+def test_a_transaction_that_has_ended_is_told_whole_before_the_first_state(running: FakeHost) -> None:
+    log = eventlog.EventLog(running.roots, UNIT, "t1", Clock())
+    for kind in ("begin", "verdict", "outcome"):
+        log.emit(kind, state="committed")
+    with running.start("watch") as watch:
+        watch.send(config())
+        told: list[str] = []
+        while not told or told[-1] != "units":
+            message = watch.until(lambda m: m["kind"] in ("tx", "units"))
+            told.append(message["event"]["kind"] if message["kind"] == "tx" else "units")
+    assert told == ["begin", "verdict", "outcome", "units"]
+
+
 def test_an_attempt_that_nobody_runs_any_more_is_closed(running: FakeHost) -> None:
     eventlog.EventLog(running.roots, UNIT, "t1", Clock()).emit("begin", what="deploy")
     with running.start("watch") as watch:

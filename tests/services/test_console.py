@@ -263,6 +263,17 @@ async def test_rollback_meets_a_transaction_that_it_had_not_heard_of() -> None:
     assert host.calls[-1][1]["request"] == "back"
 
 
+async def test_rollback_begins_a_transaction_where_the_one_it_had_heard_of_has_ended() -> None:
+    host = ScriptedHost()
+    host.answers["request"] = lambda payload: [{"ok": False, "code": 7, "cause": "no transaction t1 runs", "next": "-"}]
+    host.answers["submit"] = lambda plan: [{"ok": True, "tx": "t2"}]
+    async with console(host) as one:
+        host.watcher().put(event(0, "begin", what="deploy"))
+        await until(one, lambda: one.snapshot().hosts[0].services[0].tx is not None)
+        assert (await one.rollback("h1/s1")).tx == "t2"
+    assert [c for c, _ in host.calls] == ["request", "submit"]
+
+
 async def test_a_request_without_a_transaction_is_refused_here() -> None:
     host = ScriptedHost()
     async with console(host) as one:

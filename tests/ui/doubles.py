@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ddtree_console.domain import events as ev
+from ddtree_console.domain.build import FlagMark
+from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import (
     FleetSnapshot,
 )
@@ -18,6 +20,7 @@ from ddtree_console.services.api import (
     FieldDiff,
     HistoryEntry,
     JournalLine,
+    Preflight,
     RollbackPreview,
     Submitted,
 )
@@ -199,6 +202,16 @@ class DoubleConsole:
     async def check(self, host: str, service: str = "") -> Sequence[Check]:
         """Canned."""
         return CHECKS
+
+    async def preflight(self, key: str, profile: str | Profile) -> Preflight:
+        name = profile if isinstance(profile, str) else profile.name
+        return Preflight(key, name, tuple(await self.check(*key.split("/"))))
+
+    def forecast(self, key: str, profile: Profile) -> tuple[tuple[FlagMark, ...], Estimate | None]:
+        return (), None
+
+    async def accept_drift(self, key: str) -> None:
+        self.asked.append(("accept drift", key))
 
     async def adopt(self, host: str, unit: str) -> tuple[str, str]:
         """Recorded."""

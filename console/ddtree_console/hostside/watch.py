@@ -153,6 +153,8 @@ class Watch:
         self._kept.clear()
         self._ask_units_by = 0.0
         self._next.update(units=0.0, tx=0.0, slow=0.0, gpus=0.0)
+        # Before the states are asked for, so that the first of them is as new as what is found here.
+        self._part("events", self._report_events)
 
     def _take_units(self) -> None:
         try:
@@ -167,6 +169,7 @@ class Watch:
             # What a transaction does to a unit goes before the new state, or a stop would look like a failure;
             # its outcome after a state as new as itself, or a service that is back would.
             self._part("events", self._report_events)
+            self._send_events(self._outcomes.ended())
             self._report_units()
             self._send_events(self._outcomes.answered())
             self._part("ports", self._report_ports)
@@ -208,7 +211,9 @@ class Watch:
 
     def _report_events(self) -> None:
         for unit, follower in self._followers.items():
-            self._send_events((unit, event) for event in follower.poll() if not self._outcomes.holds(unit, event))
+            first, events = not follower.looked, list(follower.poll())
+            if not (first and self._outcomes.holds_all(unit, events)):
+                self._send_events((unit, event) for event in events if not self._outcomes.holds(unit, event))
         if self._outcomes.waiting:
             self._ask_units_by = self._next["units"] = 0.0
 

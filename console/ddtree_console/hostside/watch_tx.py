@@ -46,11 +46,14 @@ class TxFollower:
         self._files: list[Path] = []
         self._folders_seen: Signature = ()
         self._files_seen: Signature = ()
+        self.looked = False
+        """whether it was polled."""
         self.running = False
         """whether the last event seen was not yet the outcome."""
 
     def poll(self) -> Iterator[dict[str, Any]]:
         """New events, oldest first. Three `stat` calls when nothing happened."""
+        self.looked = True
         folders = signature(self._folders)
         if folders != self._folders_seen:
             self._folders_seen = folders
@@ -78,12 +81,17 @@ class TxFollower:
 
 
 class HeldOutcomes:
-    """Outcomes (and what follows them) kept back until the units' states are at least as new as they are."""
+    """Outcomes (and what follows them) kept back until the units' states are at least as new as they are.
+
+    A transaction that had ended before the watch began is told whole and before its unit's first state: told in
+    part it would look like one that runs, and a reader would wait for it, or ask it to go back.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
         """how often the states were asked for."""
         self._held: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+        self._ended: set[str] = set()
 
     @property
     def waiting(self) -> bool:
@@ -99,6 +107,19 @@ class HeldOutcomes:
             self._held[unit] = (self.asked, [event])
             return True
         return False
+
+    def holds_all(self, unit: str, events: list[dict[str, Any]]) -> bool:
+        """Takes what a unit's first look brought, if it has ended; False: send it now."""
+        if unit in self._held or not any(e.get("kind") == ev.OUTCOME for e in events):
+            return False
+        self._held[unit] = (self.asked, list(events))
+        self._ended.add(unit)
+        return True
+
+    def ended(self) -> list[tuple[str, dict[str, Any]]]:
+        """Transactions that had ended at the first look; their units' states come next."""
+        units, self._ended = self._ended & self._held.keys(), set()
+        return self._release(sorted(units))
 
     def answered(self) -> list[tuple[str, dict[str, Any]]]:
         """The newest question is answered: what was held before it was asked."""

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ddtree_console.domain.build import Build, FlagMark
 from ddtree_console.domain.events import Event
+from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile
 
@@ -109,6 +111,27 @@ class Check:
     remedy: str = ""
 
 
+@dataclass(frozen=True)
+class Preflight:
+    """What is known before a deploy. checks: named, with evidence; a `fail` refuses unless forced with a reason.
+
+    marks: one a flag of the profile. memory: None where the engine has no model of it.
+    """
+
+    key: str
+    profile: str
+    checks: tuple[Check, ...] = ()
+    build: Build = field(default_factory=Build)
+    marks: tuple[FlagMark, ...] = ()
+    memory: Estimate | None = None
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Checks that refuse a deploy."""
+        return tuple(c for c in self.checks if c.state == "fail")
+
+
 class Console(Protocol):
     """Everything that a screen or a command does."""
 
@@ -187,6 +210,18 @@ class Console(Protocol):
 
     async def check(self, host: str, service: str = "") -> Sequence[Check]:
         """Connection, sudo, python, systemd, unit verifies, port and GPU free, way back startable."""
+        ...
+
+    async def preflight(self, key: str, profile: str | Profile) -> Preflight:
+        """All that can be known before this profile is deployed there; parts that fail say why and block nothing."""
+        ...
+
+    def forecast(self, key: str, profile: Profile) -> tuple[tuple[FlagMark, ...], Estimate | None]:
+        """Marks and memory of an edited profile from what the last preflight of the slot read: pure and at once."""
+        ...
+
+    async def accept_drift(self, key: str) -> None:
+        """Takes the differences of the running release as known: its badge goes until they change."""
         ...
 
     async def adopt(self, host: str, unit: str) -> tuple[str, str]:

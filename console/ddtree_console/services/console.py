@@ -8,13 +8,23 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from random import random as fair
 from typing import Protocol
 
+from ddtree_console.domain.build import FlagMark
 from ddtree_console.domain.engines import registry
 from ddtree_console.domain.engines.base import Engine
 from ddtree_console.domain.events import Event
+from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile, Service
 from ddtree_console.services import adopt, checks, history, plans, preview, rollback
-from ddtree_console.services.api import Check, DeployPreview, HistoryEntry, JournalLine, RollbackPreview, Submitted
+from ddtree_console.services.api import (
+    Check,
+    DeployPreview,
+    HistoryEntry,
+    JournalLine,
+    Preflight,
+    RollbackPreview,
+    Submitted,
+)
 from ddtree_console.services.commands import Refused
 from ddtree_console.services.errors import HostError
 from ddtree_console.services.follow import Follower
@@ -168,8 +178,7 @@ class LiveConsole:
         service, watch = self._slot(key)
         self._may_change(key, "roll back")
         tx = watch.service(service.name).tx
-        if tx is not None and tx.running and not takeover:
-            await self._ask(service, watch, tx.tx, "back", to)
+        if tx is not None and tx.running and not takeover and await self._ask_to_go_back(service, watch, tx.tx, to):
             return Submitted(key, tx.tx)
         # Profiles as loaded with the fleet: a file that was broken since must not stop a way back.
         plan = self._planner.rollback(service, to, self.fleet.profiles, takeover)
@@ -182,6 +191,16 @@ class LiveConsole:
             await self._ask(service, watch, refused.holder_tx, "back", to)
             return Submitted(key, refused.holder_tx)
         return Submitted(key, str(answer.get("tx") or ""))
+
+    async def _ask_to_go_back(self, service: Service, watch: HostWatch, tx: str, to: str) -> bool:
+        """False where the transaction has ended since the last report: a new one has to go back."""
+        try:
+            await self._ask(service, watch, tx, "back", to)
+        except Refused as refused:
+            if refused.code != 7:
+                raise
+            return False
+        return True
 
     async def request(self, key: str, what: str) -> None:
         """As Console.request."""
@@ -220,6 +239,21 @@ class LiveConsole:
         except HostError as failed:
             error = failed
         return await checks.run(watch.commands, watch.host, watch.snapshot(), service, error)
+
+    async def preflight(self, key: str, profile: str | Profile) -> Preflight:
+        """As Console.preflight."""
+        service, _ = self._slot(key)
+        wanted = plans.find_profile(await self.profiles(), service, profile)
+        return Preflight(key, wanted.name, tuple(await self.check(service.host, service.name)))
+
+    def forecast(self, key: str, profile: Profile) -> tuple[tuple[FlagMark, ...], Estimate | None]:
+        """As Console.forecast."""
+        self._slot(key)
+        return (), None
+
+    async def accept_drift(self, key: str) -> None:
+        """As Console.accept_drift."""
+        self._may_change(key, "accept drift")
 
     def _watch(self, host: str) -> HostWatch:
         if host not in self.monitor.hosts:
