@@ -17,6 +17,9 @@ from ddtree_console.services.console import LiveConsole
 from ddtree_console.services.errors import HostError, NoFleet
 from ddtree_console.services.plans import Operator
 
+CANCEL_AGAIN = 3.0
+"""Seconds; closing connections takes up to one each."""
+
 Work = Callable[[LiveConsole], Coroutine[Any, Any, int]]
 
 
@@ -74,6 +77,16 @@ def asked(console: LiveConsole, scope: str | None) -> list[str]:
     return [k for k in keys if scope in (None, k, k.partition("/")[0])]
 
 
+async def _end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancels until all have ended: up to Python 3.11 a library's wait_for can lose a cancellation."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN)
+    await asyncio.gather(*tasks, return_exceptions=True)  # what one of them raised was told, or is of no use now
+
+
 async def _with(console: LiveConsole, work: Work) -> int:
     follow, job = asyncio.ensure_future(console.run()), asyncio.ensure_future(work(console))
     try:
@@ -82,9 +95,7 @@ async def _with(console: LiveConsole, work: Work) -> int:
             follow.result()
         return await job
     finally:
-        for task in (job, follow):
-            task.cancel()
-        await asyncio.gather(job, follow, return_exceptions=True)
+        await _end(job, follow)
 
 
 def with_console(args: argparse.Namespace, scope: str | None, work: Work) -> int:
