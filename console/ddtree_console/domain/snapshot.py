@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddtree_console.domain.findings.types import Finding
     from ddtree_console.domain.txview import TxView
 
 
@@ -122,6 +123,8 @@ class Drift:
     asked: str
     effective: str
     must: bool = False
+    why: str = ""
+    """why the server has another value, where its log or its release says so."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,8 @@ class ServiceSnapshot:
     lock: str = ""
     """who holds the slot's lock, from where and why, in one line; '' when free."""
     at: float | None = None
+    finding: Finding | None = None
+    """what is wrong with the running server, ready or not: a badge or an ailment; None for nothing known."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ class Line:
 class Verdict:
     """Why a wait ended. code: a word such as unit-failed, foreign-listener, fatal-log, stalled, deadline, requested.
 
-    evidence: raw host lines (not sanitised). exit: result, code, status of the unit where it ended.
+    evidence: raw host lines (not sanitised). exit: result, code, status of the unit where it ended. finding: JSON that
+    findings.types.from_json reads, {} where there is none; after a wait that ended well, a warning worth a badge.
     """
 
     ok: bool
@@ -39,6 +40,8 @@ class Verdict:
     remedy: str = ""
     evidence: tuple[str, ...] = ()
     exit: Mapping[str, Any] = field(default_factory=dict)
+    finding: Mapping[str, Any] = field(default_factory=dict)
+    """Finding.to_json(); {} where nothing was found. Read it with findings.types.from_json."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class TxView:
     detail: str = ""
     moved: float = 0.0
     """boottime of the last progress seen by the host."""
+    words: str = ""
+    """what the wait sees now: 'loading, 412 MB/s, about 3 min left', 'stuck: ...'; '' when nothing was said."""
     events: int = 0
 
     @property
@@ -171,7 +176,7 @@ def fold(view: TxView | None, event: ev.Event) -> TxView:
             now = replace(now, phases=_put(now.phases, _line(event, str(d.get("phase", "?")), now.phases)))
         else:
             raw = d.get("evidence")
-            exit_ = d.get("exit")
+            exit_, finding = d.get("exit"), d.get("finding")
             now = replace(
                 now,
                 verdict=Verdict(
@@ -181,11 +186,14 @@ def fold(view: TxView | None, event: ev.Event) -> TxView:
                     remedy=str(d.get("remedy", "")),
                     evidence=tuple(str(x) for x in raw) if isinstance(raw, list) else (),
                     exit=exit_ if isinstance(exit_, dict) else {},
+                    finding=finding if isinstance(finding, dict) else {},
                 ),
             )
-        return replace(view, attempts=(*attempts[:-1], now))
+        words = "" if kind == ev.VERDICT else view.words
+        return replace(view, attempts=(*attempts[:-1], now), words=words)
     if kind == ev.PROGRESS:
-        return replace(view, moved=event.t, deadline=d.get("deadline", view.deadline))
+        words = str(d.get("words", view.words))
+        return replace(view, moved=event.t, deadline=d.get("deadline", view.deadline), words=words)
     if kind == ev.DRIFT:
         return replace(view, drift=(*view.drift, (str(d.get("flag")), str(d.get("asked")), str(d.get("effective")))))
     if kind == ev.REQUEST:
