@@ -162,6 +162,10 @@ class Console(Protocol):
         """Profiles by name, as on disk now."""
         ...
 
+    async def kept_profile(self, key: str, release: str) -> Profile | None:
+        """The profile that made a release, as the host keeps it, also where it was never saved; None without."""
+        ...
+
     async def save_profile(self, base: str, name: str, edited: Profile) -> str:
         """Writes `name` extending `base` with what differs; returns the path."""
         ...

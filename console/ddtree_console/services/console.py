@@ -15,7 +15,7 @@ from ddtree_console.domain.events import Event
 from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile, Service
-from ddtree_console.services import adopt, checks, history, plans, preview, rollback
+from ddtree_console.services import adopt, checks, history, kept, plans, preview, rollback
 from ddtree_console.services.api import (
     Check,
     DeployPreview,
@@ -123,6 +123,11 @@ class LiveConsole:
             return await asyncio.to_thread(self._store.profiles)
         except (ValueError, OSError) as error:
             raise _on_disk("read the profiles", error) from error
+
+    async def kept_profile(self, key: str, release: str) -> Profile | None:
+        """As Console.kept_profile."""
+        service, watch = self._slot(key)
+        return kept.profile(await watch.commands.call("read", {"unit": service.unit}), release)
 
     async def save_profile(self, base: str, name: str, edited: Profile) -> str:
         """As Console.save_profile."""
