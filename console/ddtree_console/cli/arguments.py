@@ -57,6 +57,12 @@ def _target(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is none of way-back, known-good, rN")
 
 
+def _index(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 999:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the index of a GPU")
+    return int(text)
+
+
 def _positive(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count")
@@ -109,6 +115,16 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("what", nargs="+", metavar="HOST UNIT | FILE.service")
     one = add("check", "connection, sudo, python, systemd, unit, port, GPUs, way back")
     one.add_argument("scope", type=_scope, metavar="HOST[/SERVICE]")
+    one = add(
+        "gpu-check", "do Triton, DDTree's kernels and CUDA graphs work on a free GPU, with a service's interpreter"
+    )
+    one.add_argument("host", metavar="HOST")
+    one.add_argument("--gpu", type=_index, metavar="INDEX", help="as NVML counts; default: the service's first")
+    one.add_argument(
+        "--service", default="", metavar="NAME", help="whose interpreter and environment; default: the GPU's"
+    )
+    one.add_argument("--memory-mb", type=_positive, default=2000, metavar="N", help="most that torch may allocate")
+    one.add_argument("--limit", type=_seconds, default=300.0, metavar="S", help="seconds for all of it")
     one = add("demo", "two sandbox hosts on this machine, without GPU or torch")
     one.add_argument("--speed", type=float, default=20.0, metavar="N", help="how much faster than recorded")
     one.add_argument("--headless", action="store_true", help="no screen: print the fleet file and stay up")

@@ -22,6 +22,7 @@ MODULES = {
     "history": "history",
     "adopt": "adopt",
     "check": "check",
+    "gpu-check": "gpu_check",
     "demo": "demo",
     None: "screen",
 }

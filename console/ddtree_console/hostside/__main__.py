@@ -19,9 +19,13 @@ COMMANDS = (
     "request",
     "read",
     "adopt",
+    "accept-drift",
+    "inspect",
     "history",
     "events",
     "check",
+    "carry",
+    "gpu_check",
     "http",
     "tx",
     "recover",
@@ -50,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     except (OSError, ValueError, TypeError) as error:
         return refuse(2, f"roots file {path}: {error}", "correct the file")
     try:
-        command = importlib.import_module(f"ddtree_console.hostside.{args[0]}")
+        command = importlib.import_module(f"ddtree_console.hostside.{args[0].replace('-', '_')}")
         status = command.main(roots, args[1:])
         sys.stdout.flush()
     except BrokenPipeError:

@@ -57,6 +57,11 @@ class Held:
         """One more lock of ours."""
         self._fds.append(fd)
 
+    def add_all(self, other: Held) -> None:
+        """Takes over what another holds."""
+        self._fds += other._fds
+        other._fds = []
+
     def release(self) -> None:
         """Frees them all."""
         for fd in reversed(self._fds):

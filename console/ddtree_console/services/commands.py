@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from ddtree_console.services.errors import HostError
@@ -13,7 +13,7 @@ from ddtree_console.services.session import parse_object
 from ddtree_console.transport.base import Process, Transport, TransportError
 
 AT_ONCE = 2
-CHANGING = frozenset({"submit", "request", "adopt"})
+CHANGING = frozenset({"submit", "request", "adopt", "carry", "gpu_check"})
 
 
 class Commands:
@@ -68,6 +68,26 @@ class Commands:
         if not answers:
             raise HostError(self.name, command, "the host gave no answer", "try again, then see `check`", 5)
         return answers[-1]
+
+    async def stream(self, command: str, payload: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The answer's lines as they come, to the command's end; HostError as `lines`. Leaving it ends the command."""
+        transport, launcher = await self._link.ready(command)
+        self._guard(command)
+        async with self._slots:
+            try:
+                process = await transport.start(launcher.argv(command))
+                try:
+                    await process.send(json.dumps(payload).encode())
+                    async for line in process.lines():
+                        if (answer := parse_object(line)) is not None:
+                            yield checked(self.name, command, answer)
+                    status, _ = await process.wait()
+                finally:
+                    await process.close()
+            except TransportError as error:
+                raise as_host_error(self.name, command, error) from error
+            if status is None:
+                raise HostError(self.name, command, "connection lost before it ended", "try again", 5)
 
     async def arm(self, command: str, *, urgent: bool = False) -> Armed:
         """Starts a command that waits for its stdin, so that only the payload has to travel when it matters.
