@@ -33,3 +33,21 @@ def test_a_red_test_gives_no_timing(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_a_goal_not_reached_is_said() -> None:
     assert "12 NOT reached" in Row("op", "shape", 13.0, goal=12.0).table()
+
+
+def test_the_flex_attention_peer_attends_to_the_same_tree() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.nn.attention.flex_attention import flex_attention
+
+    from ddtree_kernels.bench import peers
+    from ddtree_kernels.bench.inputs import random_tree
+    from ddtree_kernels.ops.tree_attention import reference
+
+    nodes, context = 9, 70
+    torch.manual_seed(1)
+    q = torch.randn(1, nodes, 4, 16)
+    k, v = (torch.randn(1, context + nodes, 2, 16) for _ in range(2))
+    words = random_tree(nodes, 3)[2]
+    mask = peers.flex_mask(reference.tree_bits(words, nodes), context)
+    wanted, _ = reference.tree_attention(q, k, v, words[None], torch.tensor([context]))
+    assert torch.allclose(peers.flex(q, k, v, mask, flex_attention), wanted, atol=1e-5)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 
 def published_build(logits: torch.Tensor, budget: int) -> list[tuple[list[int], list[int], torch.Tensor]]:
@@ -49,6 +51,24 @@ def dense_mask(bits: torch.Tensor, context: int, dtype: torch.dtype) -> torch.Te
     mask = torch.zeros(1, 1, nodes, context + nodes, dtype=dtype, device=bits.device)
     mask[0, 0, :, context:].masked_fill_(~bits, torch.finfo(dtype).min)
     return mask
+
+
+def flex_mask(bits: torch.Tensor, context: int) -> BlockMask:
+    """FlexAttention's mask of a tree over its context, made outside of what is timed."""
+    nodes = bits.shape[0]
+
+    def visible(_b: torch.Tensor, _h: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return (key < context) | bits[query, (key - context).clamp(min=0)]
+
+    return create_block_mask(visible, None, None, nodes, context + nodes, device=str(bits.device))
+
+
+def flex(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: BlockMask, attend: Callable[..., torch.Tensor]
+) -> torch.Tensor:
+    """As `sdpa`; attend: flex_attention, compiled for what is timed."""
+    heads_first = (x.transpose(1, 2) for x in (q, k, v))
+    return attend(*heads_first, block_mask=mask, enable_gqa=True).transpose(1, 2)
 
 
 def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:

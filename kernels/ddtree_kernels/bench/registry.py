@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
+from torch.nn.attention.flex_attention import flex_attention
 
 from ddtree_kernels.bench import peers
 from ddtree_kernels.bench.inputs import draft_logits, random_tree
 from ddtree_kernels.bench.rows import Row
-from ddtree_kernels.bench.timing import events_us, graph_us
+from ddtree_kernels.bench.timing import Call, events_us, graph_us
 from ddtree_kernels.bench.verify import accepted_paths
 from ddtree_kernels.ops.kv_commit import kv_commit, kv_table
 from ddtree_kernels.ops.kv_commit import reference as commit_reference
@@ -24,6 +26,10 @@ BYTES_PER_US = 4.27e6  # read and written by a large copy on an H200
 PEAK_FLOP_PER_US = 989e6  # bfloat16, dense, by NVIDIA's data sheet of the H200
 VOCAB, DEPTH = 151936, 15
 LAYERS = 64
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def build_rows() -> Iterator[Row]:
@@ -52,9 +58,19 @@ def build_rows() -> Iterator[Row]:
     yield Row("tree_build", "batch 32, B 64", ours, {"published": published}, 32 * floor, published / 200)
 
 
+def flex_us(calls: Sequence[Call], say: Callable[[str], None]) -> float | None:
+    """FlexAttention's time; None, told in one line, where this torch cannot compile or capture it."""
+    try:
+        return graph_us(calls, 5)
+    except Exception as error:  # a peer's compiler may fail in any way: ours are measured all the same
+        say(f"FlexAttention is left out: {type(error).__name__}: {str(error).strip().splitlines()[:1]}")
+        torch.cuda.synchronize()
+        return None
+
+
 def attention_rows() -> Iterator[Row]:
-    """tree_attention beside torch's attention with the dense mask and without any."""
-    rate = BYTES_PER_US
+    """tree_attention beside torch's attention with the dense mask, without any, and compiled FlexAttention."""
+    rate, attend = BYTES_PER_US, torch.compile(flex_attention, dynamic=False)
     for context in (2048, 8192, 32768, 131072):
         for nodes in (17, 65, 257):
             sets = 8 if context == 2048 else 2  # more than the L2 holds
@@ -69,6 +85,8 @@ def attention_rows() -> Iterator[Row]:
             ours = graph_us([partial(tree_attention, q, k, v, words[None], length) for q, k, v in inputs])
             dense = graph_us([partial(peers.sdpa, q, k, v, mask) for q, k, v in inputs], 5)
             bare = graph_us([partial(peers.sdpa, q, k, v, None) for q, k, v in inputs], 5)
+            seen = peers.flex_mask(attention_reference.tree_bits(words, nodes), context)
+            flex = flex_us([partial(peers.flex, q, k, v, seen, attend) for q, k, v in inputs], _note)
             moved = 2 * (context + nodes) * 8 * 128 * 2 + 2 * nodes * 32 * 128 * 2
             floor = max(moved / rate, 4 * 32 * nodes * (context + nodes) * 128 / PEAK_FLOP_PER_US)
             goal = 0.0
@@ -80,7 +98,7 @@ def attention_rows() -> Iterator[Row]:
                 "tree_attention",
                 f"32/8 heads of 128, context {context}, T {nodes}",
                 ours,
-                {"SDPA dense mask": dense, "SDPA no mask": bare},
+                {"SDPA dense mask": dense, "SDPA no mask": bare, **({"FlexAttention": flex} if flex else {})},
                 floor,
                 goal,
             )
