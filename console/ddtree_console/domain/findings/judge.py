@@ -1,0 +1,251 @@
+"""Of all that was seen in one start: which line is the cause, how sure that is, and whether it is the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ddtree_console.domain.findings import attempts as memory
+from ddtree_console.domain.findings import remedies, stalls, unitside, wording
+from ddtree_console.domain.findings.attempts import Attempted
+from ddtree_console.domain.findings.start import Seen, Start
+from ddtree_console.domain.findings.types import Evidence, Finding
+
+GENERIC, EXPLAINED, ANCHORED, PASSED = 20, 6, 30, 15
+KEPT_EVIDENCE = 6
+_BY_NEXT = re.compile(r"(?:subprocess\.)?CalledProcessError\b|KeyError\b|StopIteration\b")
+_ENDS = re.compile(r"(?:KeyboardInterrupt|SystemExit|GeneratorExit|asyncio\.exceptions\.CancelledError)\b")
+
+
+def findings(
+    start: Start,
+    *,
+    before: Start | None,
+    attempts: Sequence[Attempted],
+    given: Mapping[str, Any],
+    build: frozenset[str] | None,
+    edited: tuple[str, ...],
+    closed: bool,
+) -> tuple[Finding, ...]:
+    """Verdict first, then badges."""
+    flags = {**given, **start.flags}
+    maker = remedies.Maker(flags, build, attempts, edited)
+    main = _cause(start, maker, closed) or stalls.finding(start, flags)
+    if main is None and before is not None and not start.phases.served:
+        # the new start has said nothing yet: what ended the one before it still stands
+        main = _cause(before, remedies.Maker({**given, **before.flags}, build, attempts[:-1], edited), True)
+    badges = [_made(s, start, maker, False) for s in start.seen if s.rule is not None and s.rule.role == "badge"]
+    if main is None:
+        slow = stalls.slow(start)
+        badges = [*([slow] if slow is not None else []), *badges]
+    return (*([main] if main is not None else []), *_distinct(badges))
+
+
+def _distinct(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple({f.rule: f for f in found}.values())
+
+
+def score(seen: Seen, start: Start) -> int:
+    """How well a line explains the end of this start; a cause has more than a wrapper, that more than a consequence."""
+    rule, block = seen.rule, seen.block
+    if rule is None:
+        value = EXPLAINED if _BY_NEXT.match(seen.text) else GENERIC
+        if _ENDS.match(seen.text):
+            return 1
+    else:
+        value = rule.strength
+        if rule.role == "consequence":
+            return value
+    if block is not None and block.anchored:
+        value += ANCHORED
+    if seen.line < start.moved and seen.place != "kernel":
+        value -= PASSED
+    return value
+
+
+def _eligible(seen: Seen, start: Start) -> bool:
+    if seen.rule is not None and seen.rule.role == "badge":
+        return False
+    if seen.block is not None and seen.block.kind == "asgi":
+        return False
+    if start.phases.served and not seen.served:
+        return False
+    if seen.line < start.moved and not start.over and not start.silent:
+        # the start went on: it was caught, or it is another rank's
+        return seen.place == "kernel" or (seen.block is not None and seen.block.kind == "scheduler")
+    return True
+
+
+def best(start: Start) -> Seen | None:
+    """The line that explains the end of this start best, None where none does."""
+    pool = [s for s in start.seen if _eligible(s, start)]
+    return max(pool, key=lambda s: (score(s, start), -s.line), default=None)
+
+
+def _cause(start: Start, maker: remedies.Maker, closed: bool) -> Finding | None:
+    seen = best(start)
+    if start.stopping and not start.over and (seen is None or seen.rule is None):
+        return None
+    told = unitside.slug_of_exit(start.exit.get("code", ""), start.exit.get("status", ""), start.exit.get("result", ""))
+    weak = seen is None or (seen.rule is not None and seen.rule.role == "consequence")
+    if told and (weak or told == "host-memory-short"):
+        if seen is None or seen.rule is None or seen.rule.slug != told:
+            return _of_exit(told, start, maker)
+    if seen is None:
+        return _nothing_known(start) if start.over else None
+    if seen.rule is None and _ENDS.match(seen.text) and start.stopping:
+        return None
+    fatal = _fatal(seen, start, closed)
+    if seen.rule is None:
+        return _unknown(seen, start, fatal)
+    return _made(seen, start, maker, fatal)
+
+
+def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
+    """Whether this is the end in fact: the process is gone, a line after which nothing recovers, or long silence."""
+    rule = seen.rule
+    if rule is not None and rule.fatal == "never":
+        return False
+    if start.over in ("exit", "gone"):
+        return True
+    if rule is not None and rule.role == "consequence":
+        return bool(start.over) and closed
+    if start.over or start.silent >= stalls.AFTER_ERROR_S:
+        return True
+    if rule is None or rule.role in ("wrapper", "symptom"):
+        return False
+    if rule.fatal == "always":
+        return True
+    ended = seen.block is not None and (seen.block.anchored or (closed and seen.place == "exception"))
+    return ended and seen.line >= start.moved
+
+
+def _evidence(seen: Seen, start: Start) -> tuple[Evidence, ...]:
+    out = [Evidence(seen.line, seen.text)]
+    texts = {seen.text}
+
+    def add(line: int, text: str) -> None:
+        if text.strip() and text not in texts and len(out) < KEPT_EVIDENCE:
+            texts.add(text)
+            out.append(Evidence(line, text))
+
+    slug = seen.rule.slug if seen.rule is not None else ""
+    for other in start.seen:
+        if other.rule is not None and other.rule.slug == slug and slug:
+            add(other.line, other.text)
+    for other in start.seen:
+        if (
+            other.block is not None
+            and seen.block is not None
+            and (other.block.root or other.block) is (seen.block.root or seen.block)
+        ):
+            add(other.line, other.text)
+    for other in start.seen:
+        if other.rule is not None and other.rule.role in ("consequence", "wrapper") and other.line > seen.line:
+            add(other.line, other.text)
+    return tuple(out)
+
+
+def slug_of(seen: Seen) -> str:
+    """The slug of what was seen: some lines mean another cause in another phase."""
+    rule = seen.rule
+    if rule is None:
+        return "unknown"
+    if seen.served and "served" in rule.by_phase:
+        return rule.by_phase["served"]
+    for word, slug in rule.by_phase.items():
+        if word in seen.phase:
+            return slug
+    return rule.slug
+
+
+def _made(seen: Seen, start: Start, maker: remedies.Maker, fatal: bool) -> Finding:
+    rule = seen.rule
+    assert rule is not None
+    slug = slug_of(seen)
+    values = maker.values(seen.groups)
+    stuck = memory.between(slug, maker.fraction, maker.attempts)
+    if stuck:
+        slug = "kv-budget-too-small"
+    summary = wording.fill(rule.summary, values) or slug.replace("-", " ")
+    found = Finding(
+        slug=slug,
+        summary=f"{stuck} {summary}".strip() if stuck else summary,
+        confidence=rule.confidence,
+        fatal=fatal,
+        evidence=_evidence(seen, start),
+        remedies=maker.make(rule, slug, seen.groups, seen.phase, bool(stuck)),
+        rules_out=tuple(wording.fill(x, values) for x in (*rule.rules_out, *_ruled_out(start))),
+        phase=seen.phase or start.phases.now,
+        rule=rule.id,
+    )
+    return maker.blamed(found, rule, seen.groups)
+
+
+def _ruled_out(start: Start) -> tuple[str, ...]:
+    """What the exit looks like and is not."""
+    if start.exit.get("status") == "9" and start.exit.get("result") != "oom-kill":
+        if any(s.rule is not None and s.rule.id == "sigquit" for s in start.seen):
+            return ("Not the OOM killer: after a child's failure the server kills its own processes, itself included.",)
+    return ()
+
+
+def _of_exit(slug: str, start: Start, maker: remedies.Maker) -> Finding:
+    words = {
+        "host-memory-short": "The kernel killed the service because host memory (or MemoryMax=) ran out.",
+        "native-crash": "The process died by a signal, without a Python exception.",
+        "unit-start-policy": "systemd gave the start up; the cause lies in an earlier start or in its time limit.",
+        "unit-exec-failed": "systemd could not execute the command of ExecStart=.",
+        "unit-chdir-failed": "systemd could not change to WorkingDirectory=.",
+        "unit-user-missing": "systemd could not find or become the user of User= or Group=.",
+    }
+    rule = next((s.rule for s in start.seen if s.rule is not None and s.rule.slug == slug), None)
+    line = start.over_line or start.last_line
+    return Finding(
+        slug=slug,
+        summary=words.get(slug, slug),
+        confidence=0.8,
+        fatal=True,
+        evidence=(
+            Evidence(line, start.last_text[:500] or "code={code} status={status}".format_map(_Blank(start.exit))),
+        ),
+        remedies=maker.make(rule, slug, {}, "", False) if rule is not None else remedies.of_slug(slug),
+        phase=start.phases.now,
+        rule="exit",
+    )
+
+
+class _Blank(dict):  # type: ignore[type-arg]
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _unknown(seen: Seen, start: Start, fatal: bool) -> Finding:
+    where = f" while: {seen.phase}" if seen.phase else ""
+    return Finding(
+        slug="unknown",
+        summary=f"Unknown. The most suspicious part is this exception{where}.",
+        confidence=0.2,
+        fatal=fatal,
+        evidence=_evidence(seen, start),
+        phase=seen.phase or start.phases.now,
+        rule="",
+    )
+
+
+def _nothing_known(start: Start) -> Finding | None:
+    """The process is gone and no line says why."""
+    if start.stopping:
+        return None
+    if start.exit.get("code") == "exited" and start.exit.get("status") == "0" and not start.exit.get("result"):
+        return None
+    lines = list(start.tail) or ([(start.last_line, start.last_text[:500])] if start.last_text else [])
+    return Finding(
+        slug="unknown",
+        summary="Unknown: the process is gone and its log does not say why. These lines are the most suspicious.",
+        confidence=0.1,
+        fatal=True,
+        evidence=tuple(Evidence(n, x) for n, x in lines[-KEPT_EVIDENCE:]),
+        phase=start.phases.now,
+    )

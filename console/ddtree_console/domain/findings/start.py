@@ -1,0 +1,96 @@
+"""What is kept of one start of a service while its log is read: bounded, whatever the log's size."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddtree_console.domain.findings.blocks import Block
+from ddtree_console.domain.findings.phases import Phases
+from ddtree_console.domain.findings.rules import Rule
+
+KEPT, KEPT_OF_RULE, TEXT = 96, 4, 500
+_ARGUMENT = re.compile(r"[( ]([a-z][a-z0-9_]{1,60})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,()\s]{1,100})")
+
+
+@dataclass(eq=False)
+class Seen:
+    """One line that a rule knows, or an exception that none knows (rule None)."""
+
+    line: int
+    text: str
+    rule: Rule | None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    place: str = "line"
+    block: Block | None = None
+    rank: str = ""
+    phase: str = ""
+    served: bool = False
+    inner: bool = False
+    """found in what a wrapper's line quotes."""
+
+
+@dataclass(eq=False)
+class Start:
+    """One start: what it was given, how far it came, what was seen, and whether it is over."""
+
+    first: int = 1
+    phases: Phases = field(default_factory=Phases)
+    flags: dict[str, Any] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    tail: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=6))
+    """the newest lines that look bad, for when nothing is known."""
+    moved: int = 0
+    """line of the newest sign of progress."""
+    over: str = ""
+    """why it is over, '' while it runs: sigquit | exit | gone."""
+    over_line: int = 0
+    exit: dict[str, str] = field(default_factory=dict)
+    """code, status, result of the main process."""
+    stopping: bool = False
+    lines: int = 0
+    began: float | None = None
+    last: float | None = None
+    phase_began: float | None = None
+    silent: float = 0.0
+    """seconds of silence that were told, counted from the newest line."""
+    last_text: str = ""
+    last_line: int = 0
+    child_dead: Seen | None = None
+    bars: int = 0
+
+    def keep(self, seen: Seen) -> None:
+        """Keeps it, unless there is enough of its kind."""
+        key = seen.rule.id if seen.rule is not None else "?" + seen.text[:40]
+        count = self.counts.get(key, 0)
+        if count >= KEPT_OF_RULE or len(self.seen) >= KEPT:
+            return
+        self.counts[key] = count + 1
+        seen.text = seen.text[:TEXT]
+        self.seen.append(seen)
+
+    def read_arguments(self, message: str) -> None:
+        """Flags in SGLang's own line of its resolved arguments."""
+        for name, raw in _ARGUMENT.findall(message[:16384]):
+            if len(self.flags) >= 800:
+                break
+            self.flags[name.replace("_", "-")] = _value(raw)
+
+
+def _value(raw: str) -> Any:
+    if raw[:1] in "'\"":
+        return raw[1:-1]
+    if raw in ("True", "False", "None"):
+        return {"True": True, "False": False}.get(raw)
+    try:
+        return int(raw)
+    except ValueError:
+        pass
+    try:
+        return float(raw)
+    except ValueError:
+        return raw

@@ -1,0 +1,89 @@
+"""A log line without what stands before its message: time, rank, level, process, container; and its pieces."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])|\x1b")
+LINE_LIMIT = 1 << 14
+"""characters of a line that are looked at: what decides stands at its beginning."""
+_BREAKS = re.compile(r"[\r\n]+")
+_GLUED = re.compile(r"(?<=[^\s\[])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)|(?<=\])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+_RANKS = r"(?:[A-Za-z_]{2,12}\d{1,5})(?: [A-Za-z_]{2,12}\d{1,5}){0,5}"
+_SQUARE = re.compile(
+    r"\[(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?P<a>[^\]]{0,60})|(?P<b>" + _RANKS + r")"
+    r"|[EWIF]\d{4} \d\d:\d\d:\d\d[^\]]{0,80}|\s*\d{1,9}\.\d{3,9})\](?:: ?| |(?=\[)|$)"
+)
+_ROUND = re.compile(r"\((?P<a>[A-Za-z][\w.:-]{0,60}?)(?:,? (?:pid|ip)=[\w.:]+)+\)(?: |$)")
+_STAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"(?: - [\w.]{1,60} - [A-Z]{4,8} -|:| \|)?(?: |$)"
+)
+_LEVEL = re.compile(
+    r"(?:ERROR|WARNING|WARN|INFO|CRITICAL|DEBUG|FATAL)(?:: +|:$| +)(?:\d\d-\d\d \d\d:\d\d:\d\d )?"
+    r"(?:\[?[\w./]+\.(?:py|cpp|cc):\d+\]:? ?)?"
+)
+_PIPE = re.compile(r"[\w.-]{1,40}\s*\| ")
+_SPACE = " \t"
+
+
+class Line(NamedTuple):
+    """rank: '' where the line names none. message: without prefixes. prefixed: whether any prefix stood before it."""
+
+    rank: str
+    message: str
+    prefixed: bool
+
+
+def pieces(text: str) -> list[str]:
+    """An entry as lines: cut at line breaks, carriage returns, and where a stamp follows other text."""
+    if "\x1b" in text:
+        text = ANSI.sub("", text)
+    cut = [text] if "\r" not in text and "\n" not in text else [part for part in _BREAKS.split(text) if part]
+    out: list[str] = []
+    for part in cut:
+        part = part[:LINE_LIMIT]
+        at = part.find("[20", 1, 2000)
+        if at > 0 and ("it/s]" in part or "s/it]" in part or "%|" in part or part[at - 1] not in " \t'\"=("):
+            out.extend(x for x in _GLUED.split(part) if x)
+        else:
+            out.append(part)
+    return out
+
+
+def strip(line: str) -> Line:
+    """The message of a line without ANSI codes, and its rank."""
+    rank, at, end = "", 0, len(line)
+    for _ in range(5):
+        if at >= end:
+            break
+        first = line[at]
+        if first == "[":
+            match = _SQUARE.match(line, at)
+            if match is None:
+                break
+            found = match.group("a") or match.group("b")
+            if found and not rank:
+                rank = found.strip()
+        elif first == "(":
+            match = _ROUND.match(line, at)
+            if match is None:
+                break
+            rank = rank or match.group("a")
+        elif first in "EWICDF":
+            match = _LEVEL.match(line, at)
+            if match is None:
+                break
+        elif first.isdigit():
+            match = _STAMP.match(line, at)
+            if match is None:
+                break
+        else:
+            match = _PIPE.match(line, at) if at == 0 and "| " in line[:42] else None
+            if match is None:
+                break
+        at = match.end()
+    if at == 0:
+        return Line("", line, False)
+    return Line(rank, line[at:], True)
