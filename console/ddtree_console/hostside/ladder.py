@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.engines.base import LogReader
-from ddtree_console.domain.engines.causes import remedy_of
+from ddtree_console.domain.findings.types import Finding
 from ddtree_console.domain.progress import ProgressClock
 from ddtree_console.domain.snapshot import Listener, UnitState
+from ddtree_console.domain.stalls import Facts
 from ddtree_console.domain.txview import Verdict
 from ddtree_console.hostside import drift
-from ddtree_console.hostside.ladder_log import Emit, LogSide
+from ddtree_console.hostside.ladder_finding import CODES, Diagnosis, cause_of, of_code, remedy_text, to_event
+from ddtree_console.hostside.ladder_log import WRAPPER_S, Emit, LogSide
+
+if TYPE_CHECKING:
+    from ddtree_console.domain.findings.engine import Findings
 
 STABLE_S = 0.5
 """seconds with the same process before it counts as stable."""
@@ -47,14 +52,19 @@ class Expect:
     from_info: bool = False
     underway: bool = False
     """that other slot's process ran before: what it logs from now on is no phase of a start."""
+    ranks: int = 0
+    """schedulers that it will have, 0 where not known."""
+    model: str = ""
+    """its weights' folder, '' where not known."""
 
 
 class Ladder:
-    """One wait. Feed evidence, call tick() often, drain() events; `verdict` ends it."""
+    """One wait. Feed evidence, tick() often, drain() events; `verdict` ends it. engine: reads the log for causes."""
 
-    def __init__(self, now: float, expect: Expect, reader: LogReader) -> None:
+    def __init__(self, now: float, expect: Expect, reader: LogReader, engine: Findings | None = None) -> None:
         self.expect = expect
         self.log = LogSide(reader, expect.last_good)
+        self.diagnosis = Diagnosis(engine, expect.ranks)
         self.progress = ProgressClock(expect.deadline, now)
         self.verdict: Verdict | None = None
         self.invocation = ""
@@ -116,6 +126,8 @@ class Ladder:
         """`systemctl show` of the unit."""
         if self.verdict is not None or not state.load:
             return
+        if self.invocation and state.invocation == self.invocation:
+            self.diagnosis.unit(now, state)
         if not self.invocation and not self._appeared(now, state):
             return
         if self.ended:
@@ -153,8 +165,11 @@ class Ladder:
         elif self.rung == "process" and now - (self._pid_since or now) >= STABLE_S:
             self._pass(now, f"pid {state.main_pid}")
 
-    def on_line(self, now: float, text: str) -> None:
-        """One entry of this invocation's journal."""
+    def on_line(self, now: float, text: str, pid: int = 0, source: str = "") -> None:
+        """One entry of this invocation's journal. source: 'systemd' for what the manager says of the unit."""
+        self.diagnosis.line(now, text, pid, source)
+        if source:
+            return
         told = self.log.feed(now, text)
         self._events += [x for x in told if x.kind != ev.PHASE] if self.expect.underway else told
 
@@ -203,6 +218,7 @@ class Ladder:
         self, now: float, cpu_usec: int | None = None, read_bytes: int | None = None, gpu_memory: int | None = None
     ) -> None:
         """Progress: CPU time of the cgroup, bytes read, GPU memory; log lines are counted here."""
+        gpu = {} if gpu_memory is None else {"gpu": gpu_memory}
         seen = self.progress.sample(
             now,
             lines=self.log.lines,
@@ -215,27 +231,39 @@ class Ladder:
         if now - self._told_progress >= 1.0:
             self._told_progress = now
             stall = None if seen.stall_at is None else round(seen.stall_at, 3)
-            data = {"moved": sorted(self._moved), "deadline": round(self.progress.deadline, 3), "stall_at": stall}
-            self._events.append(Emit(ev.PROGRESS, data))
+            data = {
+                "moved": sorted(self._moved),
+                "deadline": round(self.progress.deadline, 3),
+                "stall_at": stall,
+                **gpu,
+            }
+            look = self.diagnosis.look
+            self._events.append(Emit(ev.PROGRESS, {**data, "words": look.words, "stall": look.slug}))
             self._moved.clear()
         if self.verdict is not None or self.ended or self.holding:
             return
-        if seen.stalled:
-            still = now - self.progress.last_moved
-            what = self.log.phase or self.rung
-            self._fail(
-                now, "stalled", f"nothing moved for {still:.0f} s in {what}: no log line, CPU, reads, GPU memory"
-            )
+        if seen.stalled or self.diagnosis.look.over:
+            self._stalled(now)
         elif seen.over:
             total = self.progress.deadline - self._began
             self._fail(now, "deadline", f"not serving after {total:.0f} s (at {self.furthest})", "extend it with +")
+
+    def on_facts(self, now: float, found: Facts, size: int = 0) -> None:
+        """A look at the processes; size: bytes of the weights, 0 where not known."""
+        if not self.holding:
+            self.diagnosis.facts(found, self.log.started(now, now - self.progress.last_moved, size))
 
     def tick(self, now: float) -> None:
         """Judges what time alone decides."""
         if self.verdict is not None or self.ended:
             return
-        fatal = self.log.fatal
-        if fatal is not None and now - fatal[0] >= LINGER_S:
+        fatal, found = self.log.fatal, self.diagnosis.fatal_since(now)
+        # The engine of findings decides what is fatal; the reader's word counts alone only once the process had its
+        # time to end, and at once for what never ends by itself.
+        alone = WRAPPER_S if self.diagnosis.armed and fatal is not None and fatal[1] == "fatal-log" else LINGER_S
+        if found is not None and now - found >= LINGER_S:
+            self._fail_by_log(now, "" if fatal is None else fatal[1])
+        elif fatal is not None and now - fatal[0] >= alone:
             self._fail_by_log(now, fatal[1])
         elif fatal is None and self.log.dying(now):
             self._fail_by_log(now, "")
@@ -253,6 +281,8 @@ class Ladder:
         """The unit ended and its log was read to the end: the verdict."""
         if self.verdict is not None:
             return
+        self.diagnosis.unit(now, self.unit)
+        self.diagnosis.end()
         _, cause, _ = self.log.cause()
         unit = self.unit
         if unit.exit_status == 2 and unit.exit_code == 1 and (not self.log.seen or self.log.seen[-1] in EARLY):
@@ -281,7 +311,17 @@ class Ladder:
 
     def _fail_by_log(self, now: float, name: str) -> None:
         _, cause, _ = self.log.cause()
-        self._fail(now, _fatal_code(name), cause or "the log says that it cannot go on")
+        found = self.diagnosis.verdict()
+        code = _fatal_code(name) if name or found is None else CODES.get(found.slug, "fatal-log")
+        self._fail(now, code, cause or "the log says that it cannot go on")
+
+    def _stalled(self, now: float) -> None:
+        still = now - self.progress.last_moved
+        found = self.diagnosis.stalled(still, self.log.tail, self.log.lines)
+        what = self.log.phase or self.rung
+        cause = f"nothing moved for {still:.0f} s in {what}: no log line, CPU, reads, GPU memory"
+        look = self.diagnosis.look
+        self._fail(now, "stalled", look.words if look.slug == found.slug else cause, found=found)
 
     def _say(self, state: str, secs: float | None = None, detail: str = "") -> None:
         data: dict[str, Any] = {"rung": self.rung, "state": state}
@@ -304,17 +344,30 @@ class Ladder:
 
     def _held(self, now: float, detail: str) -> None:
         self._pass(now, detail)
-        self.verdict = Verdict(True)
+        badge = self.diagnosis.badge()
+        self.verdict = Verdict(True, finding=to_event(badge) if badge is not None else {})
 
-    def _fail(self, now: float, code: str, cause: str, remedy: str = "") -> None:
-        slug, _, evidence = self.log.cause()
-        told = remedy or remedy_of(slug, self.log.phase)
-        self.verdict = Verdict(False, code, cause, told, evidence, exit_of(self.unit) if self.ended else {})
+    def _fail(self, now: float, code: str, cause: str, remedy: str = "", found: Finding | None = None) -> None:
+        if found is None and code in OF_THE_LOG:
+            found = self.diagnosis.verdict()
+            if found is not None and not found.fatal and not self.ended:
+                found = None  # a warning is no reason for what somebody or a clock decided
+            cause = cause if found is None else cause_of(found, cause)
+        told = of_code(code, cause, remedy) if found is None else to_event(found)
+        evidence = self.log.cause()[2] if found is None else tuple(e["text"] for e in told["evidence"])
+        exit_ = exit_of(self.unit) if self.ended else {}
+        said = remedy if found is None else remedy or remedy_text(found)
+        self.verdict = Verdict(False, code, cause, said, evidence, exit_, told)
         self._say("fail", now - self._since, cause)
         self._events += self.log.fail_open(now)
 
 
 EARLY = ("imports", "arguments")
+OF_THE_LOG = (
+    *("unit-failed", "restarted", "fatal-log", "exit-arguments", "cannot-bind", "process-changed", "hold-lost"),
+    *("deadline", "other"),
+)
+"""verdicts whose cause is looked for in the log."""
 
 
 def _fatal_code(name: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ddtree_console.domain.engines.base import Engine
 from ddtree_console.domain.snapshot import GpuReport
+from ddtree_console.domain.stalls import LOCK_SEEN_S
 from ddtree_console.hostside import procfs, sockets, unitctl
 from ddtree_console.hostside.background import Background
 from ddtree_console.hostside.gpus import GpuReader
@@ -15,6 +17,10 @@ from ddtree_console.hostside.journal_tail import JournalTail
 from ddtree_console.hostside.ladder import Expect, Ladder, exit_of
 from ddtree_console.hostside.ladder_http import Questions
 from ddtree_console.hostside.roots import Roots
+from ddtree_console.hostside.stalls import Looks
+
+if TYPE_CHECKING:
+    from ddtree_console.domain.findings.engine import Findings
 
 ROUND_S = 0.1
 UNIT_S = 0.25
@@ -50,13 +56,14 @@ class Wait:
 
     def __init__(
         self, roots: Roots, unit: str, engine: Engine, expect: Expect, gpus: Sequence[int], clock: Clock,
-        reader: GpuReader | None = None,
+        reader: GpuReader | None = None, findings: Findings | None = None,
     ) -> None:  # fmt: skip
-        self.ladder = Ladder(clock.boottime(), expect, engine.reader())
+        self.ladder = Ladder(clock.boottime(), expect, engine.reader(), findings)
         self._roots, self._unit, self._gpus, self._clock = roots, unit, tuple(gpus), clock
         self._reader = reader
         self._questions = Questions(roots, engine, self.ladder, expect.port)
         self._tail: JournalTail | None = None
+        self._looks = Looks(roots, expect.model)
         self._gpu_work = Background()
         self._gpu_used: int | None = None
         self._unit_due, self._listener_due = Due(UNIT_S), Due(LISTENER_S)
@@ -84,6 +91,7 @@ class Wait:
         if self._tail is not None:
             self._tail.close()
         self._questions.close()
+        self._looks.close()
         self._gpu_work.close()
 
     def _round(self) -> None:
@@ -111,15 +119,15 @@ class Wait:
             self._tail = JournalTail(ladder.invocation, only_new=ladder.expect.from_info)
         if self._tail.gone and self._resume_due.now(self._clock.boottime()):
             self._tail.resume()
-        for text in self._tail.read():
-            ladder.on_line(self._clock.boottime(), text)
+        for said in self._tail.read():
+            ladder.on_line(self._clock.boottime(), *said)
 
     def _read_rest(self) -> None:
         if self._tail is None and self.ladder.invocation:
             self._tail = JournalTail(self.ladder.invocation)
         if self._tail is not None:
-            for text in self._tail.rest():
-                self.ladder.on_line(self._clock.boottime(), text)
+            for said in self._tail.rest():
+                self.ladder.on_line(self._clock.boottime(), *said)
 
     def _last_look(self) -> None:
         """A fatal line may be all that was seen: what the unit did since belongs to the verdict."""
@@ -131,10 +139,14 @@ class Wait:
             self.ladder.exit_seen(exit_of(state))
 
     def _sample(self) -> None:
-        group = self.ladder.unit.control_group
+        group, t = self.ladder.unit.control_group, self._clock.boottime()
         self._gpu_used = self._gpu()
+        facts = self._looks.take()
+        if facts is not None:
+            self.ladder.on_facts(t, facts, self._looks.size)
+        self._looks.ask(t, group, self.ladder.main_pid, t - self.ladder.progress.last_moved >= LOCK_SEEN_S)
         self.ladder.on_sample(
-            self._clock.boottime(),
+            t,
             procfs.cpu_usec(self._roots, group) if group else None,
             procfs.read_bytes(self._roots, procfs.cgroup_pids(self._roots, group)) if group else None,
             self._gpu_used,

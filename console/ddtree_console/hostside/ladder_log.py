@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.engines.base import LogFact, LogReader
+from ddtree_console.domain.stalls import Start
 
 BAR_S = 0.2
 """a bar is reported at most that often, but for its end."""
@@ -53,6 +54,15 @@ class LogSide:
     def phase(self) -> str:
         """The phase that began last and runs still, '' for none."""
         return list(self._open)[-1] if self._open else ""
+
+    def started(self, now: float, still: float, size: int) -> Start:
+        """What was under way, for domain.stalls. still: seconds since anything moved; size: bytes of the weights."""
+        name = self.phase
+        if not name:
+            return Start(still=still, size=size)
+        phase = self._open[name]
+        good = self._last_good.get(name)
+        return Start(name, now - phase.since, good, phase.done, phase.total, still, size)
 
     def feed(self, now: float, text: str) -> list[Emit]:
         """Events of one journal entry."""
