@@ -108,7 +108,7 @@ class Annotated:
         more = dict(given)
         extra = given.get("action_kwargs")
         if isinstance(extra, ast.Dict):
-            more.update({k.value: v for k, v in zip(extra.keys, extra.values) if isinstance(k, ast.Constant)})
+            more.update({called(k): v for k, v in zip(extra.keys, extra.values)})
         elif isinstance(extra, ast.Call):
             more.update({k.arg: k.value for k in extra.keywords if k.arg})
         return {
