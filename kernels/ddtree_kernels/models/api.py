@@ -100,13 +100,18 @@ class Cache(Protocol):
     """Static keys and values of one stack: `ddtree_kernels.models.Cache(config.shape, rows, device, dtype)`.
 
     keys, values  per layer [1, rows, Hkv, D], views of one allocation; never moved, so graphs may hold their addresses
-    table         all of them for kv_commit
     """
 
     rows: int
-    keys: Sequence[torch.Tensor]
-    values: Sequence[torch.Tensor]
-    table: KvTable
+    keys: tuple[torch.Tensor, ...]
+    values: tuple[torch.Tensor, ...]
+
+    @property
+    def table(self) -> KvTable:
+        """All layers' keys, then values; made on first use, so touch it before a graph is captured."""
+
+    def write(self, layer: int, start: int | torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Puts keys and values [n, Hkv, D] into rows start .. start+n-1; ValueError where an int start has no room."""
 
     def commit(self, accepted: Accepted, lengths: torch.Tensor) -> None:
         """kv_commit of all layers: accepted rows move to lengths [1], lengths + 1 ... No host synchronisation."""

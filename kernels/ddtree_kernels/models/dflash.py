@@ -1,0 +1,84 @@
+"""The DFlash drafter (arXiv 2602.06036): one non-causal pass over a block of mask tokens behind the root.
+
+Its layers are Qwen3's, with one difference: keys and values also come from the target's features, which a matrix and a
+norm have brought to the hidden size. These context rows are the same in every round, so they are kept in a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch.nn import functional as F
+
+from ddtree_kernels.models import rope, stack
+from ddtree_kernels.models.api import Cache, DraftConfig
+from ddtree_kernels.models.attention import View, attend, block_words
+from ddtree_kernels.models.qwen3 import Qwen3
+
+
+def draft_names(config: DraftConfig) -> dict[str, tuple[int, ...]]:
+    """Published name and size of every tensor of the drafter; embedding and head are the target's."""
+    size = config.shape.hidden_size
+    names: dict[str, tuple[int, ...]] = {
+        "fc.weight": (size, len(config.layer_ids) * size),
+        "hidden_norm.weight": (size,),
+    }
+    for i in range(config.shape.num_hidden_layers):
+        names |= stack.layer_names(config.shape, f"layers.{i}.")
+    names["norm.weight"] = (size,)
+    return names
+
+
+class DFlash:
+    """A loaded drafter; see api.Draft."""
+
+    def __init__(self, config: DraftConfig, weights: Mapping[str, torch.Tensor], target: Qwen3) -> None:
+        """From the tensors that draft_names lists, of the target's type and on its device."""
+        self.config = config
+        self.target = target
+        self.fc = weights["fc.weight"]
+        self.hidden_norm = weights["hidden_norm.weight"]
+        self.norm = weights["norm.weight"]
+        count = config.shape.num_hidden_layers
+        self.layers = [stack.build_layer(weights, f"layers.{i}.", config.shape) for i in range(count)]
+        self.device: torch.device = self.fc.device
+        self.dtype: torch.dtype = self.fc.dtype
+        self._bytes = sum(int(tensor.nbytes) for tensor in weights.values())
+        self._turns = rope.frequencies(config.shape.rope, config.shape.head_dim).to(self.device)
+        self._steps = torch.arange(config.block_size, device=self.device)
+        self._words = block_words(config.block_size, self.device)
+        self._masks = torch.full((config.block_size - 1,), config.mask_token_id, device=self.device)
+
+    @property
+    def block_size(self) -> int:
+        """See api.Draft.block_size."""
+        return self.config.block_size
+
+    def extend(self, features: torch.Tensor, cache: Cache, start: int | torch.Tensor) -> None:
+        """See api.Draft.extend."""
+        shape = self.config.shape
+        context = stack.rms_norm(F.linear(features, self.fc), self.hidden_norm, shape.rms_norm_eps)
+        positions = start + torch.arange(features.shape[0], device=self.device)
+        cosines, sines = rope.turns(positions, self._turns, shape.rope, self.dtype)
+        for i, layer in enumerate(self.layers):
+            cache.write(i, start, *stack.key_value(layer, shape, context, cosines, sines))
+
+    def draft(
+        self, root: torch.Tensor, cache: Cache, length: int | torch.Tensor, *, max_length: int | None = None
+    ) -> torch.Tensor:
+        """See api.Draft.draft."""
+        shape = self.config.shape
+        view = View(length, self._words, self._steps, max_length)
+        cosines, sines = rope.turns(length + self._steps, self._turns, shape.rope, self.dtype)
+        x = self.target.embed(torch.cat([root.reshape(1).to(self._masks.dtype), self._masks]))
+        for i, layer in enumerate(self.layers):
+            normed = stack.rms_norm(x, layer.input_norm, shape.rms_norm_eps)
+            query, key, value = stack.project(layer, shape, normed, cosines, sines)
+            cache.write(i, length, key, value)
+            x = stack.finish(layer, shape, x, attend(query, cache, i, view, shape.windows[i]))
+        return self.target.logits(stack.rms_norm(x[1:], self.norm, shape.rms_norm_eps))
+
+    def weight_bytes(self) -> int:
+        """See api.Draft.weight_bytes."""
+        return self._bytes

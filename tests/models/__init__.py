@@ -1,0 +1,1 @@
+"""Tests of ddtree_kernels.models and ddtree_kernels.tiny."""
