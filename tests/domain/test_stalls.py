@@ -20,7 +20,7 @@ def facts(t: float, procs: tuple[Proc, ...] = RANKS, **more: Any) -> Facts:
 
 def test_loading_tells_its_rate_and_the_time_that_is_left() -> None:
     stalls = Stalls(2)
-    start = {"phase": "weights", "size": 100_000_000_000}
+    start: dict[str, Any] = {"phase": "weights", "size": 100_000_000_000}
     stalls.look(facts(0.0, read=0), Start(elapsed=0, **start))
     look = Look()
     for second in range(2, 62, 2):

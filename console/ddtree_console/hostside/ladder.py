@@ -242,6 +242,7 @@ class Ladder:
             self._moved.clear()
         if self.verdict is not None or self.ended or self.holding:
             return
+        self.diagnosis.silence(now - self.progress.last_moved)
         if seen.stalled or self.diagnosis.look.over:
             self._stalled(now)
         elif seen.over:

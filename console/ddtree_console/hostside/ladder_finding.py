@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 EVIDENCE, REMEDIES, WIDTH = 12, 6, 500
 """lines, ways out and characters a line that travel with a verdict."""
+STILL_S = 60.0
+"""nothing moves for so long: before that the engine is not told of silence."""
 CODES = {"unknown-argument": "exit-arguments", "port-in-use": "cannot-bind"}
 EXITS = {1: "exited", 2: "killed", 3: "dumped"}
 """CLD_* of waitid(), which systemd shows as ExecMainCode."""
@@ -57,9 +59,11 @@ class Diagnosis:
         self._start = stalls.Start()
         self._fatal_since: float | None = None
         self._told: tuple[Any, ...] = ()
+        self._last: float | None = None
 
     def line(self, now: float, text: str, pid: int = 0, source: str = "") -> None:
         """One journal entry; source: 'systemd' for the manager's own."""
+        self._last = now
         if self._engine is not None:
             self._engine.feed(text, t=now, pid=pid or None, source=source)
 
@@ -72,6 +76,13 @@ class Diagnosis:
         how = EXITS.get(state.exit_code, "")
         status = str(state.exit_status) if how else ""
         self._engine.unit(state.active, state.sub, state.result, how, status, state.restarts, now)
+
+    def silence(self, still: float) -> None:
+        """Nothing at all moved for so long. After a line that tells of a failure the engine ends the wait by that;
+        without one a silence is judged by looks at the processes."""
+        if self._engine is None or self._last is None or still < STILL_S or self._engine.verdict() is None:
+            return
+        self._engine.silence(self._last + still)
 
     def facts(self, found: stalls.Facts, start: stalls.Start) -> None:
         """A look at the processes."""

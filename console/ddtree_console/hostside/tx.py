@@ -37,12 +37,22 @@ def source(tx: Tx) -> str:
     return "unmanaged" if tx.roots.committed(tx.unit).exists() else ""
 
 
+def edited_lines(tx: Tx, candidate: Candidate | None) -> list[str]:
+    """What was edited since the attempt before, [] where that cannot be told."""
+    from ddtree_console.hostside import tx_past  # not needed to go back
+
+    if candidate is None:
+        return []
+    return tx_past.edited_lines(tx_past.before(tx.roots, tx.unit, tx.id), candidate)
+
+
 def begin(tx: Tx, target: str, candidate: Candidate | None) -> None:
     """The first event, and the mark by which recovery knows us."""
     plan, before = tx.plan, source(tx)
     tx.remember(before=before, release=target)
     old = kept.read(tx.roots, tx.unit, before) if before not in ("", "unmanaged") else None
     changed = changes.lines(old.profile if old else {}, candidate.profile) if candidate and old else []
+    edited = edited_lines(tx, candidate) if plan.what == "deploy" else []
     tx.emit(
         ev.BEGIN,
         what=plan.what,
@@ -57,6 +67,7 @@ def begin(tx: Tx, target: str, candidate: Candidate | None) -> None:
         deadline=round(tx.clock.boottime() + plan.deadline, 3),
         hold=plan.hold,
         changed=changed,
+        edited=edited,
         **{"from": plan.origin},
     )
     for taken in durable.read_json(tx.roots.live(plan.unit) / "plan.json").get("took") or ():

@@ -103,7 +103,12 @@ class Tx:
 
     def verdict(self, code: str, cause: str, remedy: str = "", **more: Any) -> None:
         """Why it ended here, for a failure outside the ladder."""
-        data = {"evidence": [], "exit": {}, **more}
+        from ddtree_console.hostside.ladder_finding import (
+            of_code,
+        )  # only for a failure: a way back must not wait for it
+
+        found = of_code(code, mask_secrets(cause), remedy)
+        data = {"evidence": [], "exit": {}, **({"finding": found} if found else {}), **more}
         data["evidence"] = [mask_secrets(line) for line in data["evidence"]]
         self.emit(ev.VERDICT, ok=False, code=code, cause=mask_secrets(cause), remedy=remedy, **data)
 
