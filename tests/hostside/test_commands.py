@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,13 @@ def test_a_host_that_could_deploy_now(kept_host: FakeHost) -> None:
     )
     found = checks(kept_host, free, (0,))
     names = ("privileged", "python", "systemd", "unit", "way back", "port", "gpus")
-    assert {name: f["state"] for name, f in found.items()} == dict.fromkeys(names, "ok")
+    assert {name: f["state"] for name, f in found.items()} == {**dict.fromkeys(names, "ok"), "way back": "warn"}
+    assert "never ready" in found["way back"]["evidence"]
+    held = {"tx": "t1", "outcome": "committed", "profile": "linear", "wall": time.time() - 7200, "seconds": 60.0}
+    durable.append_line(releases.history(kept_host.roots, UNIT), json.dumps(held))
+    again = checks(kept_host, free, (0,))["way back"]
+    assert again["state"] == "ok"
+    assert "last ready 119 min ago" in again["evidence"]
 
 
 def test_each_obstacle_has_evidence_and_remedy(kept_host: FakeHost) -> None:

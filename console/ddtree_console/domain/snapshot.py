@@ -69,16 +69,21 @@ class Gpu:
     """why its clocks are held down: thermal or power faults, not the normal power cap."""
     ecc_errors: int | None = None
     """uncorrected memory errors since the driver was loaded; None where the device has no ECC."""
+    capability: str = ""
+    """CUDA compute capability such as 9.0; '' where the driver does not tell."""
+    pci: str = ""
+    """PCI address, as the kernel's log names the device."""
 
 
 @dataclass(frozen=True)
 class GpuReport:
-    """All devices of a host. source: nvml | nvidia-smi | none."""
+    """All devices of a host. source: nvml | nvidia-smi | none. cuda: newest CUDA that the driver runs, '' not told."""
 
     source: str = "none"
     driver: str = ""
     gpus: tuple[Gpu, ...] = ()
     fault: str | None = None
+    cuda: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""The `check` command: is this host able to deploy these slots, now. Each finding with evidence and remedy."""
+"""The `check` command: is this host able to deploy these slots, now. Each finding with evidence and remedy.
+
+Parts that take time run beside each other, each in a child with one deadline: the answer is there within three seconds,
+and a part that hangs says so without holding up the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,64 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from ddtree_console.domain.snapshot import Gpu, GpuReport, UnitState
-from ddtree_console.hostside import check_unit, hello, procfs, request_json, sockets, systemctl
+from ddtree_console.domain.snapshot import GpuReport, UnitState
+from ddtree_console.hostside import (
+    check_cuda,
+    check_env,
+    check_fallback,
+    check_gpu,
+    check_unit,
+    env_cuda,
+    env_launch,
+    env_libs,
+    hello,
+    parallel,
+    procfs,
+    request_json,
+    sockets,
+    systemctl,
+)
+from ddtree_console.hostside.check_finding import Finding
 from ddtree_console.hostside.gpus import GpuReader
 from ddtree_console.hostside.roots import Roots
 from ddtree_console.hostside.watch_config import Slot, slot
 
 LEAST_SYSTEMD = 249
-# Memory of a GPU that drivers and idle contexts take; above it somebody uses the GPU.
-IDLE_BYTES = 2 * 1024**3
+SECONDS = 2.5
+"""of the whole check: what has no answer by then is not known."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """state: ok | warn | fail | unknown. service: '' for the host."""
+class Asked:
+    """A slot with what a deployment would start in it. unit_text '' looks at what is on the host alone."""
 
-    name: str
-    state: str
-    evidence: str
-    remedy: str = ""
-    service: str = ""
+    slot: Slot
+    unit_text: str = ""
+    profile: str = ""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    way_back: Mapping[str, Any] = field(default_factory=dict)
+    sharing: tuple[str, ...] = ()
+
+
+def asked(raw: Mapping[str, Any]) -> Asked | None:
+    """A slot of the request; None where it is none."""
+    one = slot(raw)
+    if one is None:
+        return None
+    secrets, way_back, sharing = raw.get("secrets"), raw.get("way_back"), raw.get("sharing")
+    return Asked(
+        one,
+        str(raw.get("unit_text") or ""),
+        str(raw.get("profile") or ""),
+        secrets if isinstance(secrets, dict) else {},
+        way_back if isinstance(way_back, dict) else {},
+        tuple(map(str, sharing)) if isinstance(sharing, list) else (),
+    )
 
 
 def host(roots: Roots) -> Iterator[Finding]:
@@ -49,79 +88,122 @@ def host(roots: Roots) -> Iterator[Finding]:
         yield Finding("systemd", "ok", version)
 
 
-def port(roots: Roots, asked: Slot, unit: UnitState) -> Finding:
+def port(roots: Roots, one: Slot, unit: UnitState) -> Finding:
     """Free, or held by the slot's own unit."""
-    found = sockets.listener(roots, asked.port, unit.control_group, unit.main_pid)
-    held = f"{found.address}:{asked.port} pid {found.pid} {found.command}".rstrip()
+    found = sockets.listener(roots, one.port, unit.control_group, unit.main_pid)
+    held = f"{found.address}:{one.port} pid {found.pid} {found.command}".rstrip()
     if found.state == "nobody":
-        return Finding("port", "ok", f"{asked.port} is free", service=asked.service)
+        return Finding("port", "ok", f"{one.port} is free")
     if found.state == "ours":
-        return Finding("port", "ok", f"{held}, of this unit", service=asked.service)
+        return Finding("port", "ok", f"{held}, of this unit")
     if found.state == "unknown":
-        return Finding("port", "unknown", f"{asked.port} is taken: {found.why}", "check as root", asked.service)
+        return Finding("port", "unknown", f"{one.port} is taken: {found.why}", "check as root")
     whose = procfs.unit_of(roots, found.pid) if found.pid else ""
     who = f"{held} {f'of {whose}' if whose else found.why}".rstrip()
-    return Finding("port", "fail", f"taken by {who}", f"stop {whose or 'it'}, or change the port", asked.service)
+    return Finding("port", "fail", f"taken by {who}", f"stop {whose or 'it'}, or change the port")
 
 
-def gpu(asked: Slot, unit: UnitState, device: Gpu) -> tuple[str, str]:
-    """(state, evidence) of one device: free, ours, or another's."""
-    label = f"GPU {device.index} {device.name}".rstrip()
-    if device.fault:
-        return "fail", f"{label}: {device.fault}"
-    others = [p for p in device.processes if p.unit != asked.unit and p.name]
-    nameless = [p for p in device.processes if not p.name]
-    if others:
-        first = others[0]
-        who = f"{first.name} (pid {first.pid}, {first.user}{f', {first.unit}' if first.unit else ''})"
-        return "warn", f"{label}: {who} uses it"
-    if nameless:
-        state = "unknown" if unit.active in ("active", "activating") else "warn"
-        return state, f"{label}: used by a process that this host's /proc does not know (a container?)"
-    busy = not device.processes and device.used is not None and device.used > IDLE_BYTES and not device.unified
-    if busy and device.used is not None:
-        return "warn", f"{label}: {device.used / 1024**3:.1f} GiB used by nobody that the driver names"
-    return "ok", f"{label}: {'ours' if device.processes else 'free'}"
+def units(roots: Roots, one: Asked, unit: UnitState) -> Iterator[Finding]:
+    """What systemd, the port and the kept releases say of one slot."""
+    name = one.slot.unit
+    if one.unit_text:
+        yield Finding("unit", *check_unit.planned(roots, name, unit, one.unit_text, one.profile))
+    else:
+        yield Finding("unit", *check_unit.unit(roots, name, unit))
+    yield Finding("way back", *check_fallback.way_back(roots, name, time.time(), one.way_back))
+    yield port(roots, one.slot, unit)
+    if one.secrets:
+        yield Finding("secrets", *check_unit.secrets(roots, one.secrets))
 
 
-def gpus(asked: Slot, unit: UnitState, report: GpuReport) -> Finding:
-    """All devices of a slot in one finding; the worst decides."""
-    if report.fault:
-        return Finding("gpus", "fail", report.fault, "mend the driver", asked.service)
-    by_index = {device.index: device for device in report.gpus}
-    found = [
-        gpu(asked, unit, by_index[i]) if i in by_index else ("fail", f"GPU {i}: there is none") for i in asked.gpus
+def gpus(roots: Roots, slots: list[Asked], states: Mapping[str, UnitState]) -> Iterator[dict[str, Any]]:
+    """The GPUs of all slots, and what their environments are judged by."""
+    reader = GpuReader(roots)
+    report: GpuReport = reader.read()
+    reader.close()
+    for one in slots:
+        if one.slot.gpus:
+            unit = states.get(one.slot.unit) or UnitState(one.slot.unit)
+            yield _row(check_gpu.gpus(one.slot, unit, report, one.sharing), one)
+            if report.gpus and not roots.path:
+                yield _row(check_gpu.health(one.slot, report), one)
+    archs = {str(g.index): check_cuda.capability(g.capability, g.name) for g in report.gpus}
+    yield {"facts": {"driver": report.driver, "cuda": report.cuda, "archs": archs}}
+
+
+def _row(finding: Finding, one: Asked) -> dict[str, Any]:
+    return {"finding": asdict(replace(finding, service=one.slot.service))}
+
+
+def cuda_from(raw: Mapping[str, Any]) -> env_cuda.Cuda:
+    """What `asdict` made of it, back again."""
+
+    def missing(rows: Any) -> tuple[env_cuda.Missing, ...]:
+        return tuple(env_cuda.Missing(**row) for row in rows)
+
+    kernels = [
+        env_cuda.Kernel(**{**k, "missing": missing(k["missing"]), "sass": tuple(k["sass"]), "ptx": tuple(k["ptx"])})
+        for k in raw["kernels"]
     ]
-    worst = max((state for state, _ in found), key=("ok", "unknown", "warn", "fail").index, default="ok")
-    remedy = {"warn": "stop what uses it", "fail": "correct `gpus` in the fleet file, or mend the GPU"}.get(worst, "")
-    return Finding("gpus", worst, "; ".join(text for _, text in found) or "none asked for", remedy, asked.service)
+    return env_cuda.Cuda(
+        raw["torch"],
+        raw["cuda"],
+        missing(raw["torch_missing"]),
+        tuple(kernels),
+        tuple(env_libs.Found(**lib) for lib in raw["libraries"]),
+        tuple(raw["problems"]),
+    )
 
 
-def service(roots: Roots, asked: Slot, unit: UnitState, report: GpuReport) -> Iterator[Finding]:
-    """What belongs to one slot."""
-    for name, look in (("unit", check_unit.unit), ("way back", check_unit.way_back)):
-        state, evidence, remedy = look(roots, asked.unit, unit)
-        yield Finding(name, state, evidence, remedy, asked.service)
-    yield port(roots, asked, unit)
-    if asked.gpus:
-        yield gpus(asked, unit, report)
-
-
-def findings(roots: Roots, slots: list[Slot]) -> Iterator[Finding]:
-    """All of them, the host's first."""
+def findings(roots: Roots, slots: list[Asked], seconds: float = SECONDS) -> Iterator[Finding]:
+    """All of them, as soon as each is known; the host's first."""
     yield from host(roots)
-    report = GpuReport()
-    if any(s.gpus for s in slots):
-        reader = GpuReader(roots)
-        report = reader.read()
-        reader.close()
+    states: dict[str, UnitState] = {}
     try:
-        states = systemctl.show([s.unit for s in slots])
+        states = systemctl.show([one.slot.unit for one in slots])
     except OSError as error:
         yield Finding("units", "fail", str(error), "see systemctl on the host")
-        states = {}
-    for asked in slots:
-        yield from service(roots, asked, states.get(asked.unit) or UnitState(asked.unit), report)
+    targets = {one.slot.service: env_launch.target(roots, one.unit_text) for one in slots if one.unit_text}
+    jobs: dict[str, parallel.Work] = {}
+    for one in slots:
+        unit = states.get(one.slot.unit) or UnitState(one.slot.unit)
+        jobs[f"unit {one.slot.service}"] = lambda one=one, unit=unit: (  # type: ignore[misc]
+            _row(found, one) for found in units(roots, one, unit)
+        )
+        if one.slot.service in targets:
+            about, service = targets[one.slot.service], one.slot.service
+            jobs[f"environment {service}"] = lambda about=about, service=service: (  # type: ignore[misc]
+                check_env.look(roots, about, service)
+            )
+    if any(one.slot.gpus for one in slots):
+        jobs["gpus"] = lambda: gpus(roots, slots, states)
+    facts: dict[str, dict[str, Any]] = {}
+    for job, item in parallel.run(jobs, seconds):
+        kind, _, service = job.partition(" ")
+        if "finding" in item:
+            yield Finding(**item["finding"])
+        elif "facts" in item:
+            facts[job] = item["facts"]
+        elif "problem" in item:
+            yield Finding(kind, "unknown", f"not known, because {item['problem']}", "check again", service)
+    yield from _cuda(slots, targets, facts)
+
+
+def _cuda(
+    slots: list[Asked], targets: Mapping[str, env_launch.Target], facts: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """What needs both the environment and the GPUs to be judged."""
+    gpu = facts.get("gpus") or {}
+    archs = gpu.get("archs") or {}
+    for one in slots:
+        service = one.slot.service
+        found = facts.get(f"environment {service}")
+        if found is None:
+            continue
+        mine = [archs.get(str(index)) for index in one.slot.gpus]
+        driver, supports = str(gpu.get("driver") or ""), str(gpu.get("cuda") or "")
+        for finding in check_cuda.judge(cuda_from(found["cuda"]), targets[service].env, mine, driver, supports):
+            yield replace(finding, service=service)
 
 
 def main(roots: Roots, args: list[str]) -> int:
@@ -130,8 +212,10 @@ def main(roots: Roots, args: list[str]) -> int:
         raw = request_json.read()
     except ValueError as error:
         return request_json.refuse(2, str(error), "correct the request")
-    asked = [slot(s) for s in raw.get("services") or () if isinstance(s, dict)]
-    for finding in findings(roots, [s for s in asked if s is not None]):
+    found = [asked(s) for s in raw.get("services") or () if isinstance(s, dict)]
+    limit = raw.get("seconds")
+    seconds = min(30.0, max(0.5, float(limit))) if isinstance(limit, (int, float)) else SECONDS
+    for finding in findings(roots, [one for one in found if one is not None], seconds):
         sys.stdout.write(json.dumps(asdict(finding)) + "\n")
         sys.stdout.flush()
     return 0

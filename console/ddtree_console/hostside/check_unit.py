@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from ddtree_console.domain import quoting, unitfile
+from ddtree_console.domain.plan import SECRET_ENV
 from ddtree_console.domain.snapshot import UnitState
-from ddtree_console.hostside import durable, kept, systemctl, unitctl
+from ddtree_console.hostside import durable, kept, secret_env, systemctl, unitctl
 from ddtree_console.hostside.roots import Roots
 
 Look = tuple[str, str, str]  # state, evidence, remedy
@@ -61,6 +63,34 @@ def unit(roots: Roots, name: str, now: UnitState) -> Look:
     if now.need_reload:
         return "warn", f"{now.fragment} changed since systemd read it", "systemctl daemon-reload"
     return "ok", f"{now.fragment} verifies", ""
+
+
+def planned(roots: Roots, name: str, now: UnitState, text: str, profile: str) -> Look:
+    """The unit that a deployment of `profile` would put on trial, beside what is on the host."""
+    text = text.replace(SECRET_ENV, str(kept.way_back_folder(roots, name) / "secret.env"))
+    missing = not_startable(text)
+    if missing:
+        return "fail", f"{profile}: {missing}", "install it, or correct the profile"
+    if os.geteuid() != 0 and not roots.path:
+        return "unknown", f"{profile}: only root can verify a unit that is not on disk", "check as root"
+    try:
+        problem = unitctl.verify(roots, name, text)
+    except OSError as error:
+        return "unknown", f"cannot verify: {error.strerror or error}", "make room in /run"
+    if problem:
+        return "fail", f"{profile}: {problem}", "correct the profile"
+    if now.need_reload:
+        return "warn", f"{now.fragment} changed since systemd read it", "systemctl daemon-reload"
+    return "ok", f"the unit of {profile} verifies", ""
+
+
+def secrets(roots: Roots, wanted: Mapping[str, str]) -> Look:
+    """The entries that a profile names are in the host's secrets file. wanted: variable -> entry."""
+    try:
+        secret_env.content(roots, wanted)
+    except secret_env.Missing as error:
+        return "fail", str(error), f"add it to {roots.secrets()} (0600, root)"
+    return "ok", f"{', '.join(sorted(set(wanted.values())))}: there", ""
 
 
 def way_back(roots: Roots, name: str, now: UnitState) -> Look:

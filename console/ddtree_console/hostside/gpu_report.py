@@ -79,6 +79,8 @@ def gpu(roots: Roots, raw: Mapping[str, Any]) -> Gpu:
         unified=bool(raw.get("unified")),
         throttle=tuple(raw.get("throttle") or ()),
         ecc_errors=raw.get("ecc_errors"),
+        capability=str(raw.get("capability") or ""),
+        pci=str(raw.get("pci") or ""),
     )
 
 
@@ -94,4 +96,5 @@ def report(roots: Roots, raw: Mapping[str, Any]) -> GpuReport:
         driver=str(raw.get("driver") or ""),
         gpus=tuple(gpu(roots, g) for g in raw.get("gpus") or ()),
         fault=raw.get("fault"),
+        cuda=str(raw.get("cuda") or ""),
     )

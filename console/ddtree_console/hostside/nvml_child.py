@@ -73,7 +73,15 @@ class Nvml:
         except api.NVMLError as error:
             self.close()
             return {"fault": fault_text(error), "code": int(error.value)}
-        return {"driver": driver, "gpus": [self.gpu(index) for index in range(count)]}
+        return {"driver": driver, "cuda": self.cuda(), "gpus": [self.gpu(index) for index in range(count)]}
+
+    def cuda(self) -> str:
+        """The newest CUDA that the driver runs, '' where it does not tell."""
+        try:
+            number = int(self.api.nvmlSystemGetCudaDriverVersion_v2())
+        except self.api.NVMLError:
+            return ""
+        return f"{number // 1000}.{number % 1000 // 10}"
 
     def close(self) -> None:
         """Forgets the library's state, so that the next reading starts afresh."""
@@ -117,6 +125,7 @@ class Nvml:
             out[name] = None if milliwatts is None else milliwatts / 1000
         out["processes"] = self.processes(take)
         out.update(self.health(handle))
+        out.update(self.kind(handle))
         if gone:
             out["fault"] = gone[0]
         out["missing"] = missing
@@ -153,6 +162,20 @@ class Nvml:
                 if found.get(process.pid) is None:
                     found[int(process.pid)] = process.usedGpuMemory
         return [{"pid": pid, "used": used} for pid, used in sorted(found.items())]
+
+    def kind(self, handle: Any) -> dict[str, Any]:
+        """Compute capability and PCI address: what code it runs, and what the kernel's log calls it."""
+        api = self.api
+        out: dict[str, Any] = {}
+        try:
+            out["capability"] = "{}.{}".format(*api.nvmlDeviceGetCudaComputeCapability(handle))
+        except api.NVMLError:
+            out["capability"] = ""
+        try:
+            out["pci"] = text(api.nvmlDeviceGetPciInfo(handle).busId)
+        except api.NVMLError:
+            out["pci"] = ""
+        return out
 
     def health(self, handle: Any) -> dict[str, Any]:
         """Throttling and uncorrected ECC errors, where the device has them; most lack one or the other."""

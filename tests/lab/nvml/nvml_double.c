@@ -3,11 +3,12 @@
  *   gcc -shared -fPIC -O1 -Wall -Wl,-soname,libnvidia-ml.so.1 -o libnvidia-ml.so.1 nvml_double.c
  *
  * The file is $LAB_NVML, else /etc/lab-nvml. Its lines are "key value" ("#" starts a comment):
- *   driver 550.54.15      nvml 12.550.54.15     count 2
+ *   driver 550.54.15      nvml 12.550.54.15     count 2        cuda 13000   (newest CUDA of the driver)
  *   0.name NVIDIA H200    0.uuid GPU-..         0.pci 00000000:01:00.0
  *   0.total 150754820096  0.used 1073741824     0.reserved 634388480      (bytes)
  *   0.gpu 37   0.mem 12   0.temp 41             0.power 118000   0.limit 700000   (milliwatts)
  *   0.throttle 8          (bits of the clocks' event reasons)                0.ecc 0   (uncorrected errors)
+ *   0.cc 90               (compute capability 9.0)
  *   0.proc 4242:536870912   one line a process; "4242:-" is one whose memory is not available; 0.gproc likewise
  * Faults:
  *   err.SYMBOL N      that call returns N, as in "err.nvmlInit_v2 18"
@@ -189,6 +190,14 @@ ret nvmlSystemGetNVMLVersion(char *out, u32 size) {
     return text_of(-1, "nvml", out, size);
 }
 
+ret nvmlSystemGetCudaDriverVersion_v2(int *out) {
+    SYSTEM(out);
+    u64 value;
+    if (!number("cuda", &value)) return NOT_SUPPORTED;
+    *out = value;
+    return OK;
+}
+
 ret nvmlDeviceGetCount_v2(u32 *out) {
     SYSTEM(out);
     *out = count();
@@ -262,6 +271,16 @@ ret nvmlDeviceGetMemoryInfo_v2(void *at, mem2 *out) {
     u64 total, used, reserved;
     if ((e = memory(i, &total, &used, &reserved))) return e;
     *out = (mem2){out->version, total, reserved, total - used - reserved, used};
+    return OK;
+}
+
+ret nvmlDeviceGetCudaComputeCapability(void *at, int *major, int *minor) {
+    DEVICE(at, major);
+    NEEDS(minor);
+    u64 value;
+    if ((e = value_of(i, "cc", &value))) return e;
+    *major = value / 10;
+    *minor = value % 10;
     return OK;
 }
 
