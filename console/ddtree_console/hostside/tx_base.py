@@ -47,13 +47,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Served:
-    """How a wait ended. serves: what answers. secs: of each rung and phase. invocation, main_pid: of what held."""
+    """How a wait ended. serves: what answers. secs: of each rung and phase. invocation, main_pid: of what held.
+
+    values: figures that the log told, by the reader's names.
+    """
 
     verdict: Verdict
     serves: str = ""
     secs: tuple[tuple[str, float], ...] = ()
     invocation: str = ""
     main_pid: int = 0
+    values: tuple[tuple[str, Any], ...] = ()
 
 
 class Tx:

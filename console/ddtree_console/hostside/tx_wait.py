@@ -103,7 +103,8 @@ def climb(tx: Tx, unit: str, engine: Engine, expect: Expect, findings: Findings)
     verdict = ladder.verdict or Verdict(False)
     on_round()
     _end(tx, step, began, verdict)
-    return Served(verdict, wait.serves, tuple(ladder.times().items()), ladder.invocation, ladder.main_pid)
+    times, values = tuple(ladder.times().items()), tuple(ladder.log.values.items())
+    return Served(verdict, wait.serves, times, ladder.invocation, ladder.main_pid, values)
 
 
 def wait(tx: Tx, candidate: Candidate, started: Started, judge: bool) -> Served:

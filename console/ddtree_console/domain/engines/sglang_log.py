@@ -24,6 +24,9 @@ _BAR = re.compile(
     r"\d+%(?:\|[^|]*\||[^|\d]*\|?)\s*(\d{1,12})/(\d{1,12})"
 )
 _KV = re.compile(r"#tokens: (\d{1,15}), K size: ([\d.]+) GB, V size: ([\d.]+) GB")
+_AVAILABLE = re.compile(r"avail mem=([\d.]+) GB")
+_STATE = re.compile(r"size: ?([\d.]+) ?GB")
+_USED = re.compile(r"mem usage=([\d.]+) GB")
 _WEIGHT_END = re.compile(r"type=(\w+)|mem usage=([\d.]+) GB")
 _TOTALS = re.compile(r"(max_total_num_tokens|max_running_requests|context_len|chunked_prefill_size)=(\d{1,15})")
 _ACCESS = re.compile(r'"(GET|POST) (/[^ ?"]*)[^"]*" (\d{3})')
@@ -138,7 +141,9 @@ class SglangReader(Reader):
     def _weight(self, msg: str, line: str) -> list[LogFact]:
         if msg.startswith("Load weight begin"):
             self._weights += 1
-            return self._run("weights" if self._weights == 1 else "draft weights", line=line)
+            out = self._run("weights" if self._weights == 1 else "draft weights", line=line)
+            free = _AVAILABLE.search(msg) if self._weights == 1 else None
+            return out if free is None else [*out, LogFact("value", "available GB", value=_float(free.group(1)))]
         if not msg.startswith("Load weight end"):
             return []
         name = "weights" if self._weights <= 1 else "draft weights"
@@ -158,6 +163,9 @@ class SglangReader(Reader):
         if not msg.startswith(("Using KV cache dtype", "Mamba Cache is allocated", "KV Cache is allocated")):
             return []
         out = self._run(name, line=line)
+        if msg.startswith("Mamba"):
+            parts = [_float(size) or 0.0 for size in _STATE.findall(msg)]
+            return [*out, LogFact("value", "hybrid state GB", value=round(sum(parts), 2))] if parts else out
         sizes = _KV.search(msg)
         if sizes is not None:
             out.append(LogFact("value", f"{name} tokens", value=int(sizes.group(1))))
@@ -180,7 +188,9 @@ class SglangReader(Reader):
         if "draft" in what or ("target" not in what and self._weights >= 2):
             name = f"draft {name}"
         if capture.group(2) == "end":
-            return self._end(name)
+            used = _USED.search(msg)
+            out = self._end(name)
+            return out if used is None else [*out, LogFact("value", f"{name} GB", value=_float(used.group(1)))]
         self._sizes = ()
         return self._run(name, line=line)
 

@@ -15,6 +15,8 @@ from ddtree_console.domain.memory.types import Inputs
 GiB = 1024**3
 Range = tuple[Any, Any]  # least and greatest fraction, None for none
 Tried = tuple[Launch, Solved, Range]
+MOST_REQUESTS = 257
+"""limits of running requests that are tried, from 1."""
 WIDEST = 8
 """GPUs of one host that are tried."""
 
@@ -69,6 +71,19 @@ def _most(top: int, least: int, change: Callable[[int], Inputs], at_once: bool) 
     return low, kept
 
 
+def _best_limit(launch: Launch) -> int:
+    """The lower --max-running-requests with which most really run; 0 where none works.
+
+    Up to 0.5.12 the state of all requests that may run comes first, so that asking for more can run fewer.
+    """
+    best, most = 0, (0, 0)
+    for asked in range(1, min(launch.case.asked or 1, MOST_REQUESTS)):
+        found = solve(replace(launch.case, asked=asked), launch.fraction)
+        if not found.stop and (found.requests, found.tokens) > most:
+            best, most = asked, (found.requests, found.tokens)
+    return best
+
+
 def _narrower(inputs: Inputs, tokens: int) -> tuple[Inputs, str]:
     """The launch with that many tokens a verification, and how this build spells it."""
     if "speculative-ddtree-budget" in inputs.flags:
@@ -83,9 +98,12 @@ def _single(inputs: Inputs, launch: Launch, at_once: bool) -> Iterator[str]:
 
     case = launch.case
     if case.asked is not None and case.asked > 1:
-        found = _most(case.asked, 1, lambda n: _with(inputs, max_running_requests=n), at_once)
-        if found is not None:
-            yield f"max-running-requests {found[0]}: {_gain(found[1])}"
+        limit = _best_limit(launch)
+        tried = _try(_with(inputs, max_running_requests=limit), at_once) if limit else None
+        if tried is None and not at_once:
+            limit, tried = _most(case.asked, 1, lambda n: _with(inputs, max_running_requests=n), False) or (0, None)
+        if tried is not None:
+            yield f"max-running-requests {limit}: {_gain(tried)}"
     if case.draft_tokens > 2:
         found = _most(case.draft_tokens, 2, lambda n: _narrower(inputs, n)[0], at_once)
         if found is not None:
@@ -169,6 +187,8 @@ def _more_requests(inputs: Inputs, launch: Launch, found: Solved) -> Iterator[st
     changes = [(_with(inputs, **{flag: value}), f"{flag} {value}") for flag, value in _types(inputs, launch)]
     if case.draft_tokens > 3:
         changes.insert(0, _narrower(inputs, case.draft_tokens // 2))
+    limit = _best_limit(launch)
+    changes.insert(0, (_with(inputs, max_running_requests=limit or 1), f"max-running-requests {limit}"))
     for changed, words in changes:
         tried = _try(changed, at_once=True)
         if tried is not None and tried[1].requests > found.requests:
