@@ -1,0 +1,1 @@
+"""Speculative decoding of one request at a time: autoregressive, linear (DFlash chain), ddtree and shadow-linear."""

@@ -1,0 +1,200 @@
+"""One round of decoding in five stages: draft, build, verify, accept, commit. The same code runs eagerly and captured.
+
+Eagerly (`static` False) lengths are ints and pending features are as many as were accepted. Captured (`static` True)
+lengths are tensors and pending features a fixed number of rows, so that nothing waits for the host; what lies behind
+the accepted rows is overwritten before it is read (see models/api.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from ddtree_kernels.decode.sampling import Chooser
+from ddtree_kernels.decode.settings import Settings
+from ddtree_kernels.ops.kv_commit import feature_commit
+from ddtree_kernels.ops.tree_accept import Accepted, linear_accept, tree_accept
+from ddtree_kernels.ops.tree_build import tree_build
+from ddtree_kernels.ops.tree_build.tree import DraftTree
+
+if TYPE_CHECKING:
+    from ddtree_kernels.models.api import Cache, Draft, Target
+
+STAGES = ("draft", "build", "verify", "accept", "commit")
+FIGURES = 3
+"""Numbers behind the tokens of an output row: count, the tree's count, whether tree and chain contradict."""
+
+
+@dataclass(eq=False)
+class Place:
+    """Where a request stands. length: committed rows of both caches; root [1] int64: the token chosen but not yet run,
+    row `length`; pending [m, F]: features of rows before, before + 1 ..., not yet given to the drafter."""
+
+    length: int | torch.Tensor
+    root: torch.Tensor
+    before: int | torch.Tensor
+    pending: torch.Tensor | None
+
+
+class Round:
+    """The stages over one pair, its caches and one mode. Fields hold what a stage leaves for the next."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        draft: Draft | None,
+        cache: Cache,
+        draft_cache: Cache | None,
+        choose: Chooser,
+        *,
+        static: bool = False,
+        max_length: int | None = None,
+    ) -> None:
+        """settings: fitted to the drafter's block size. draft and its cache: unless the mode is autoregressive."""
+        self.settings, self.target, self.cache, self.choose = settings, target, cache, choose
+        self.static, self.max_length = static, max_length
+        self.draft_model, self.draft_cache = draft, draft_cache
+        self.block = draft.block_size if draft is not None else 1
+        self.nodes = settings.nodes(self.block)
+        self.width = min(self.block, self.nodes)
+        """The most tokens that a round commits, and feature rows that it leaves."""
+        device = target.device
+        self.place = Place(0, torch.zeros(1, dtype=torch.int64, device=device), 0, None)
+        self.logits: torch.Tensor | None = None
+        self.tree: DraftTree | None = None
+        self.tokens = self.place.root
+        self.features: torch.Tensor | None = None
+        self.chosen = self.place.root
+        self.accepted = Accepted(*(torch.zeros(1, dtype=torch.int32, device=device),) * 2, self.place.root)
+        self.output = torch.zeros(self.width + FIGURES, dtype=torch.int64, device=device)
+
+    # ---- stages
+
+    def draft(self) -> None:
+        """The drafter's marginals of the positions behind the root."""
+        if self.draft_model is None:
+            return
+        assert self.draft_cache is not None
+        place = self.place
+        if place.pending is not None:
+            self.draft_model.extend(place.pending, self.draft_cache, place.before)
+        self.logits = self.draft_model.draft(
+            place.root, self.draft_cache, place.length, max_length=self.max_length
+        ).float()
+
+    def build(self) -> None:
+        """The tokens to verify: the root alone, the argmax chain, or the tree."""
+        settings, root = self.settings, self.place.root
+        if self.logits is None:
+            self.tokens = root
+        elif settings.trees:
+            self.tree = tree_build(
+                self.logits[None],
+                root,
+                budget=settings.budget,
+                top_k=settings.top_k,
+                spine=settings.spine,
+                temperature=settings.draft_temperature,
+            )
+            # padding is -1, which is no token; its rows mean nothing
+            self.tokens = self.tree.tokens[0].clamp(min=0)
+        else:
+            self.tokens = torch.cat([root, self.logits.argmax(dim=-1)])
+
+    def verify(self) -> None:
+        """The target's own choice after every node."""
+        length, tree = self.place.length, self.tree
+        steps = torch.arange(self.nodes, device=self.target.device) if tree is None else tree.depths[0].clamp(min=0)
+        hidden, self.features = self.target.forward(
+            self.tokens,
+            length + steps.long(),
+            self.cache,
+            length,
+            visibility=None if tree is None else tree.visibility[0],
+            features=self.draft_model is not None,
+            max_length=self.max_length,
+        )
+        self.chosen = self.choose(self.target.logits(hidden))
+
+    def accept(self) -> None:
+        """The path on which the target agrees; its tokens, the bonus, and the figures of a shadow."""
+        chosen, count = self.chosen[None], self.output[self.width :]
+        if self.logits is None:
+            self.accepted = Accepted(
+                torch.zeros_like(chosen, dtype=torch.int32), torch.ones_like(chosen[0].int()), self.chosen
+            )
+            self.output[0] = self.chosen[0]
+            self._write(self.accepted, count)
+            return
+        if self.tree is None:
+            self.accepted = linear_accept(self.tokens[None, 1:], chosen)
+            self._write(self.accepted, count)
+        else:
+            walked = tree_accept(self.tree, chosen, max_depth=self.block - 1)
+            self.accepted = walked
+            if self.settings.mode == "shadow-linear":
+                self.accepted = self._spine(chosen)
+                self._write(self.accepted, count)
+                self._compare(walked, count)
+            else:
+                self._write(self.accepted, count)
+        kept = self.accepted.nodes[0, : self.width].long().clamp(min=0)
+        # the token chosen after an accepted node is the next node's, and after the last one the bonus
+        torch.index_select(self.chosen, 0, kept, out=self.output[: self.width])
+
+    def _write(self, accepted: Accepted, count: torch.Tensor) -> None:
+        count[0] = accepted.counts[0]
+        count[1] = accepted.counts[0]
+        count[2] = 0
+
+    def _spine(self, chosen: torch.Tensor) -> Accepted:
+        """What linear verification accepts: of the tree's spine, which is the chain of most probable children."""
+        assert self.tree is not None
+        spine = [torch.zeros(1, dtype=torch.int64, device=chosen.device)]
+        for _ in range(self.block - 1):
+            below = self.tree.first_child[0].long()[spine[-1]]
+            spine.append(below.clamp(min=0))
+        path = torch.cat(spine)
+        chain = linear_accept(self.tree.tokens[:, path[1:]], chosen[:, path])
+        step = torch.arange(self.block, device=chosen.device)
+        nodes = torch.where(step < chain.counts[0], path, -1).int()
+        return Accepted(nodes[None], chain.counts, chain.bonus)
+
+    def _compare(self, walked: Accepted, count: torch.Tensor) -> None:
+        """count[1]: what the tree would have committed. count[2]: 1 where it does not begin with the chain's nodes."""
+        size = self.block
+        same = (walked.nodes[0, :size] == self.accepted.nodes[0, :size]) | (self.accepted.nodes[0, :size] < 0)
+        count[1] = walked.counts[0]
+        count[2] = (~same.all()).long()
+
+    def commit(self) -> None:
+        """Accepted rows of cache and features to the front, and the place moved behind them."""
+        place, accepted = self.place, self.accepted
+        if self.tree is not None:
+            self.cache.commit(accepted, self._lengths())
+            if self.features is not None:
+                feature_commit(self.features[None], accepted)
+        if self.static:
+            assert isinstance(place.length, torch.Tensor) and isinstance(place.before, torch.Tensor)
+            if self.features is not None and place.pending is not None:
+                place.pending.copy_(self.features[: self.width])
+            place.before.copy_(place.length)
+            place.length.add_(accepted.counts)
+            place.root.copy_(accepted.bonus)
+            return
+        assert isinstance(place.length, int)
+        count = int(accepted.counts[0])
+        pending = None if self.features is None else self.features[:count]
+        self.place = Place(place.length + count, accepted.bonus, place.length, pending)
+
+    def _lengths(self) -> torch.Tensor:
+        length = self.place.length
+        return torch.tensor([length], device=self.target.device) if isinstance(length, int) else length
+
+    def run(self) -> None:
+        """All stages; self.output then holds `width` tokens, of which the first `count` are new, and the figures."""
+        for name in STAGES:
+            getattr(self, name)()
