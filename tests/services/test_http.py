@@ -302,3 +302,49 @@ def test_figures_of_the_log_are_the_newest() -> None:
 
     assert log_figures(Logging(), lambda: ["1", "x", "2", "y"]) == Figures(tok_s=2.0)  # type: ignore[arg-type]
     assert log_figures(Logging(), lambda: ["x"]) is None  # type: ignore[arg-type]
+
+
+async def test_an_idle_scheduler_that_hangs_is_found_by_what_it_answered_before() -> None:
+    clock = Clock()
+    async with serving() as (server, asker):
+        server.replies.update({"/server_info": (200, {"version": "1"}), "/metrics": (200, "0 0 0.0")})
+        one = probe(clock)
+        target = Target(server.port)
+        await one.step(asker, target, True)
+        assert (server.asked["/server_info"], one.state.error) == (1, "")
+        server.replies["/server_info"] = (0, "")
+        server.replies["/health"] = (503, "")
+        clock.now += 61
+        await one.step(asker, target, True)
+        assert (server.asked["/server_info"], server.asked["/health"]) == (2, 0), "one silence is none"
+        clock.now += 16
+        state = await one.step(asker, target, True)
+        assert server.asked["/health"] == 1
+        assert state.status == 200
+        assert state.error.startswith("hung: its scheduler is silent (/server_info")
+        clock.now += 16
+        await one.step(asker, target, True)
+        assert server.asked["/health"] == 1, "/health runs a request: asked once"
+        server.replies["/server_info"] = (200, {"version": "1"})
+        clock.now += 16
+        assert (await one.step(asker, target, True)).error == ""
+
+
+async def test_a_scheduler_that_is_busy_or_healthy_is_not_called_hung() -> None:
+    clock = Clock()
+    async with serving() as (server, asker):
+        server.replies.update({"/server_info": (200, {"version": "1"}), "/metrics": (200, "1 0 5.0")})
+        one, target = probe(clock), Target(server.port)
+        await one.step(asker, target, True)
+        server.replies["/server_info"] = (0, "")
+        for n in range(20):
+            clock.now += 16
+            server.replies["/metrics"] = (200, f"1 0 {n}.0")
+            await one.step(asker, target, True)
+        assert (server.asked["/health"], one.state.error) == (0, "")
+        server.replies["/health"] = (200, "")
+        for _ in range(4):
+            clock.now += 20
+            await one.step(asker, target, True)
+        assert server.asked["/health"] >= 1
+        assert one.state.error == ""

@@ -43,6 +43,11 @@ class State:
         return f"{self.glyph} {self.word}"
 
 
+def ails(service: ServiceSnapshot) -> bool:
+    """Whether its finding is an ailment of a running server, and not a badge of one that is well."""
+    return service.finding is not None and service.finding.rule.startswith("ailment:")
+
+
 def service_state(host: HostSnapshot, service: ServiceSnapshot, now: float, gpus: Sequence[int] = ()) -> State:
     """The state of a service; `now`: the console's monotonic time, as in FleetSnapshot.now; `gpus`: the slot's own."""
     lost = _link_state(host, service, now)
@@ -147,6 +152,8 @@ def _alive(host: HostSnapshot, service: ServiceSnapshot, unit: UnitState, gpus: 
     if listener.state == "foreign":
         who = f"{listener.command or 'another process'} (pid {listener.pid})"
         return State("✖", "port taken", "bad", f"its port belongs to {who}", FAILED)
+    if service.finding is not None and ails(service):
+        return State("▲", "degraded", "warn", service.finding.summary, DEGRADED)
     gpu = _gpu_fault(host, unit, gpus)
     answers = http.status == 200 and not http.error
     if not proved(service):

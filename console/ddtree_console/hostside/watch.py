@@ -17,7 +17,9 @@ from ddtree_console.hostside.roots import Roots
 from ddtree_console.hostside.watch_config import Config, config
 from ddtree_console.hostside.watch_http import HttpWorkers, Prober
 from ddtree_console.hostside.watch_io import Requests, Sender
+from ddtree_console.hostside.watch_kernel import KernelWatch
 from ddtree_console.hostside.watch_ports import PortWatch
+from ddtree_console.hostside.watch_ranks import RankWatch
 from ddtree_console.hostside.watch_tx import HeldOutcomes, Signature, TxFollower, release_paths, signature
 from ddtree_console.hostside.watch_units import UnitReader
 
@@ -39,6 +41,8 @@ class Watch:
         self._calm: watch_calm.Look | None = None
         self._ask_units_by = 0.0
         self._ports = PortWatch(roots)
+        self._ranks = RankWatch(roots)
+        self._kernel = KernelWatch()
         self._gpus = GpuReader(roots)
         self._gpu_every = 0.0
         self._http = HttpWorkers(roots)
@@ -65,6 +69,7 @@ class Watch:
         finally:
             self._units.close()
             self._gpus.close()
+            self._kernel.close()
 
     def _wait(self) -> float:
         now = time.monotonic()
@@ -101,6 +106,9 @@ class Watch:
         if self._due("slow", self._config.unit_interval) and self._config.slots:
             self._part("locks", self._report_locks)
             self._part("releases", self._report_releases)
+            self._part("ranks", self._report_ranks)
+            if any(slot.gpus for slot in self._config.slots) and self._kernel.start():
+                self._follow("kernel", self._kernel.fileno())
         if self._due("repeat", REPEAT) and self._states:
             self._report_units(force=True)
         self._out.beat(procfs.boottime())
@@ -134,7 +142,8 @@ class Watch:
         if old is not None:
             self._selector.unregister(old)
         if fd >= 0:
-            self._selector.register(fd, selectors.EVENT_READ, self._take_units if name == "units" else self._take_gpus)
+            takers = {"units": self._take_units, "gpus": self._take_gpus, "kernel": self._take_kernel}
+            self._selector.register(fd, selectors.EVENT_READ, takers[name])
             self._registered[name] = fd
 
     def _take_requests(self) -> None:
@@ -242,6 +251,16 @@ class Watch:
                 self._kept[unit] = asdict(releases.state(self._roots, unit))
                 self._kept_seen[unit] = seen
         self._out.changed("releases", {"releases": dict(self._kept)})
+
+    def _report_ranks(self) -> None:
+        self._out.changed("ranks", {"ranks": self._ranks.look(self._config.slots, self._states)})
+
+    def _take_kernel(self) -> None:
+        new = self._kernel.take()
+        if self._kernel.fileno() < 0:
+            self._follow_closed("kernel")
+        if new:
+            self._out.changed("xid", {"xid": list(self._kernel.seen)})
 
     def _take_http(self) -> None:
         for answer in self._http.take():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from ddtree_console.domain.engines.base import Engine
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.snapshot import HostSnapshot, HttpState, ServiceSnapshot
 from ddtree_console.domain.spec import Host, Profile, Service
+from ddtree_console.services.ailments import Ailments, Seen, fold
 from ddtree_console.services.ask import ChannelAsker, HostAsker
 from ddtree_console.services.commands import Commands
 from ddtree_console.services.http import Askers, HttpProber
@@ -37,7 +39,10 @@ class HostWatch:
         on_change: Callable[[], None],
         clock: Callable[[], float],
         random: Callable[[], float],
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self._wall = wall
+        self._ailments: dict[str, Ailments] = {}
         self.host, self._clock, self._on_change, self._profiles = host, clock, on_change, profiles
         self._state = initial(host)
         self.journals = JournalFeed(s.unit for s in host.services)
@@ -134,6 +139,8 @@ class HostWatch:
         self._state = reduce(self._state, raw, self._clock())
         if raw.get("kind") in ("units", "ports", "tx"):
             self._wake()
+        if raw.get("kind") in ("units", "gpus", "ranks", "xid", "tx", "releases"):
+            self._diagnose()
         self._on_change()
 
     def journal(self, line: bytes) -> None:
@@ -174,4 +181,24 @@ class HostWatch:
             for spec, old in zip(self.host.services, self._state.snapshot.services, strict=True)
         )
         self._state = replace(self._state, snapshot=replace(self._state.snapshot, services=services))
+        self._diagnose(name)
         self._on_change()
+
+    def _diagnose(self, only: str = "") -> None:
+        """What ails the services (or that one) now, into their snapshots."""
+        state, services = self._state, []
+        for spec, old in zip(self.host.services, state.snapshot.services, strict=True):
+            if only in ("", spec.name):
+                seen = Seen(
+                    service=old,
+                    gpus=[gpu for gpu in state.snapshot.gpus.gpus if gpu.index in spec.gpus],
+                    ranks=state.ranks.get(spec.name, {}),
+                    xids=state.xids,
+                    now=self._clock(),
+                    wall=self._wall(),
+                )
+                self._ailments[spec.name] = fold(self._ailments.get(spec.name, Ailments()), seen)
+                finding = self._ailments[spec.name].finding
+                old = old if finding == old.finding else replace(old, finding=finding)
+            services.append(old)
+        self._state = replace(state, snapshot=replace(state.snapshot, services=tuple(services)))

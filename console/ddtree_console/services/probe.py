@@ -18,6 +18,8 @@ QUICK, SLOW, TOKEN = 5.0, 10.0, 60.0
 STUCK_AFTER = 30.0
 """Seconds without any movement in the figures, while requests wait, before /health is asked once."""
 HEALTH_PATIENCE = 20.0
+ALIVE, ALIVE_AGAIN, DEAF = 60.0, 15.0, 2
+"""Seconds between questions to a scheduler that is idle, after one without an answer, and how many of those count."""
 METRICS, HEALTH = Request("GET", "/metrics"), Request("GET", "/health")
 GIVE_UP = (404, 405, 500, 501)
 
@@ -36,6 +38,10 @@ class Memory:
     moved_at: float = 0.0
     health_asked: bool = False
     hung: str = ""
+    alive: Request | None = None
+    """what the scheduler itself answered before."""
+    silent: int = 0
+    deaf: str = ""
 
 
 def model_name(info: Any) -> str:
@@ -88,6 +94,7 @@ class Probe:
             if self._due("figures", FIGURES):
                 await self._ask_figures(asker, target)
             await self._look_for_a_hang(asker, target)
+            await self._look_alive(asker, target)
         return self.state
 
     async def _ask(self, asker: Asker, target: Target, request: Request, timeout: float) -> Answer:
@@ -114,7 +121,7 @@ class Probe:
             self.state,
             path=request.path,
             status=answer.status,
-            error=answer.error or memory.hung,
+            error=answer.error or memory.hung or memory.deaf,
             seconds=answer.seconds,
             via=asker.via,
             served_model=name or self.state.served_model,
@@ -128,6 +135,9 @@ class Probe:
             raw = answer.json()
             if answer.status == 200 and isinstance(raw, dict):
                 self._memory.info = raw = mask_data(raw)
+                if self._memory.alive is None:
+                    self._memory.alive = request
+                    self._memory.due["alive"] = self._clock() + ALIVE
                 self.state = replace(self.state, info=raw)
                 self._set(self._engine.figures_of_info(raw), "server_info")
                 return
@@ -194,3 +204,27 @@ class Probe:
         stuck = self._clock() - memory.moved_at
         memory.hung = f"hung: nothing moved for {stuck:.0f} s while {self.state.waiting} requests wait; {why}"
         self.state = replace(self.state, path=HEALTH.path, status=answer.status, error=memory.hung)
+
+    async def _look_alive(self, asker: Asker, target: Target) -> None:
+        """A scheduler that hangs while nobody asks shows in nothing else: server info asks it, /health runs a request.
+
+        Only one that answered before is judged, twice in a row, and not while any figure moves (a long prefill).
+        """
+        memory, request = self._memory, self._memory.alive
+        if request is None or memory.hung or self.state.status != 200 or not self._due("alive", ALIVE):
+            return
+        answer = await self._ask(asker, target, request, SLOW)
+        memory.silent = memory.silent + 1 if answer.status is None else 0
+        if memory.silent:
+            memory.due["alive"] = self._clock() + ALIVE_AGAIN
+        elif memory.deaf:
+            memory.deaf, self.state = "", replace(self.state, error="")
+        if memory.silent < DEAF or memory.deaf or self._clock() - memory.moved_at < STUCK_AFTER:
+            return
+        health = await self._ask(asker, target, HEALTH, HEALTH_PATIENCE)
+        if health.status not in (None, 503):
+            memory.silent = 0
+            return
+        said = health.error or f"answered {health.status}"
+        memory.deaf = f"hung: its scheduler is silent ({request.path}: {answer.error}; /health: {said})"
+        self.state = replace(self.state, error=memory.deaf)

@@ -73,6 +73,10 @@ class HostState:
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     """part of the watcher -> its last error."""
+    ranks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """service -> its schedulers by how they are: alive, dead, frozen."""
+    xids: tuple[Mapping[str, Any], ...] = ()
+    """what the NVIDIA driver reported in this boot, oldest first."""
 
 
 def initial(host: Host) -> HostState:
@@ -164,6 +168,16 @@ def _error(state: HostState, message: Mapping[str, Any]) -> HostState:
     return replace(state, notes={**state.notes, str(message.get("part", "?")): str(message.get("text", ""))})
 
 
+def _ranks(state: HostState, message: Mapping[str, Any]) -> HostState:
+    found = mapping(message.get("ranks"))
+    return replace(state, ranks={str(name): mapping(value) for name, value in found.items()})
+
+
+def _xid(state: HostState, message: Mapping[str, Any]) -> HostState:
+    raw = message.get("xid")
+    return replace(state, xids=tuple(x for x in raw if isinstance(x, dict)) if isinstance(raw, list) else ())
+
+
 KINDS: Mapping[str, Callable[[HostState, Mapping[str, Any]], HostState]] = {
     "hello": _hello,
     "units": _units,
@@ -174,6 +188,8 @@ KINDS: Mapping[str, Callable[[HostState, Mapping[str, Any]], HostState]] = {
     "http": _http,
     "tx": _tx,
     "error": _error,
+    "ranks": _ranks,
+    "xid": _xid,
 }
 
 
