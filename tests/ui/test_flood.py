@@ -58,7 +58,7 @@ async def test_keys_are_answered_within_50_ms_in_a_flood() -> None:
         await press(pilot, "l")
         feed = app.screen.query_one(JournalFeed)
         # The best of three: other programs on this machine make a window worse, never better.
-        slow = []
+        slow: list[float] = []
         while len(slow) < 3 and not (slow and slow[-1] < 0.05):
             flooded = await key_waits(pilot, feed, 1.5)
             slow.append(flooded[int(len(flooded) * 0.95)])
