@@ -142,7 +142,7 @@ def test_the_end_of_stdin_leaves_no_journalctl(host: FakeHost, journal: Journal)
         began = time.monotonic()
         follower.close_stdin()
         assert follower.ended() == 0
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3  # at once, not at a poll of minutes
     assert all(gone(pid) for pid, _ in journal.calls())
 
 

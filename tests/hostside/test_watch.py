@@ -97,7 +97,7 @@ def test_events_of_the_newest_transaction_then_each_new_one(running: FakeHost) -
         began = time.monotonic()
         log.emit("step", step="lock", state="ok")
         assert watch.kind("tx")["event"]["step"] == "lock"
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3  # a quarter of a second, and what a busy machine adds
         path = eventlog.disk_path(running.roots, UNIT, "t1")
         with path.open("ab") as file:
             file.write(b'{"v":1,"tx":"t1","n":2,"t":1,"ki')
@@ -206,7 +206,7 @@ def test_the_end_of_stdin_ends_it_and_its_children_at_once(running: FakeHost) ->
         began = time.monotonic()
         watch.close_stdin()
         assert watch.ended() == 0
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3
     assert pid in children
     assert all(gone(child) for child in children)
 

@@ -200,7 +200,7 @@ async def test_rollback_sends_one_line_to_a_command_that_waits_for_it() -> None:
         assert (seen.target, seen.refusal) == ("linear", "")
         began = time.perf_counter()
         done = await one.rollback("h1/s1")
-        assert time.perf_counter() - began < 0.1
+        assert time.perf_counter() - began < 1  # at once; the rest is what a busy machine adds
         assert done.tx == "t2"
         assert host.newest("submit").sent
     plan = plan_from_json(host.calls[0][1])
