@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ddtree_console.config.rules import load_rules
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.spec import Fleet, Host, Profile, Service
@@ -116,7 +117,7 @@ class Screen:
 async def screen(fleet: Fleet, who: str = "tester", open_host: Any = None) -> AsyncIterator[Screen]:
     """A console that follows its hosts until the end of the block."""
     console = LiveConsole(
-        fleet, Profiles(fleet.profiles), open_host or opener(fleet), launcher(), Operator(who, "contract")
+        fleet, Profiles(fleet.profiles), open_host or opener(fleet), launcher(load_rules), Operator(who, "contract")
     )
     running = asyncio.create_task(console.run())
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ddtree_console.config.rules import load_rules
 from ddtree_console.config.store import ProfileStore
 from ddtree_console.demo import serve
 from ddtree_console.demo.sandbox import Sandbox
@@ -27,7 +28,7 @@ from tests.demo.helpers import alive, show
 async def console_of(box: Sandbox) -> AsyncIterator[LiveConsole]:
     """The live console over the demo's fleet, both hosts up."""
     store = ProfileStore(Path(box.fleet.path).parent)
-    console = LiveConsole(box.fleet, store, opener(box.fleet), launcher(), Operator("op@test", "test"))
+    console = LiveConsole(box.fleet, store, opener(box.fleet), launcher(load_rules), Operator("op@test", "test"))
     running = asyncio.create_task(console.run())
     try:
         async with asyncio.timeout(20):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ddtree_console.config.rules import load_rules
 from ddtree_console.domain import events, txview
 from ddtree_console.domain.plan import Plan
 from ddtree_console.transport import archive
@@ -22,7 +23,7 @@ VAR = "/var/lib/ddtree-console"
 @functools.cache
 def host_code() -> archive.Archive:
     """The archive of the tree as it is now."""
-    return archive.build()
+    return archive.build(load_rules())
 
 
 class HostCode:

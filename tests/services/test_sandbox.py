@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from ddtree_console.config.rules import load_rules
 from ddtree_console.config.store import ProfileStore
 from ddtree_console.demo.sandbox import Sandbox
 from ddtree_console.domain.service_state import READY, service_state
@@ -42,7 +43,7 @@ async def until_ready(console: LiveConsole) -> int:
 async def test_from_the_key_to_the_stop_and_through_a_lost_connection(tmp_path: Path) -> None:
     async with Sandbox(tmp_path / "box", 200, ("ct200",)) as box:
         store = ProfileStore(Path(box.fleet.path).parent)
-        console = LiveConsole(box.fleet, store, opener(box.fleet), launcher(), Operator("ops@test"))
+        console = LiveConsole(box.fleet, store, opener(box.fleet), launcher(load_rules), Operator("ops@test"))
         running = asyncio.ensure_future(console.run())
         pid = await until_ready(console)
         armed = await console.preview_rollback(KEY)

@@ -48,12 +48,22 @@ def build(fleet: Fleet, read_only: bool) -> LiveConsole:
     """A console of that fleet; imports what connections need."""
     from pathlib import Path
 
+    from ddtree_console.config.rules import load_rules
     from ddtree_console.config.store import ProfileStore
     from ddtree_console.transport.bootstrap import launcher
     from ddtree_console.transport.opener import opener
 
     store = ProfileStore(Path(fleet.path).parent)
-    return LiveConsole(fleet, store, opener(fleet), launcher(), operator(), read_only=read_only)
+    own = own_rules()
+    return LiveConsole(fleet, store, opener(fleet), launcher(load_rules), operator(), read_only=read_only, rules=own)
+
+
+def own_rules() -> list[dict[str, Any]]:
+    """The operator's own rules of findings, from `rules/` in the user's config folder; ConfigError names problems."""
+    from ddtree_console.config import load, rules
+
+    folder = load.places(None, {**os.environ, "DDTREE_FLEET": ""})[-1].parent / "rules"
+    return rules.load_rules(folder)[len(rules.load_rules()) :] if rules.files(folder) else []
 
 
 def only(fleet: Fleet, scope: str | None) -> Fleet:

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+from ddtree_console.config.rules import load_rules
 from ddtree_console.demo import fleet as demo_fleet
 from ddtree_console.demo.host import SandboxHost
 from ddtree_console.domain.spec import Fleet, Service
@@ -45,7 +46,7 @@ def write_units(fleet: Fleet, host: SandboxHost) -> None:
 
 async def install(hosts: list[SandboxHost]) -> str:
     """The host code in every host's VAR, as a console would install it; its hash. NotPrepared."""
-    code = archive.build()
+    code = archive.build(load_rules())
     first, *others = hosts
     answer = await _ask(
         first, ["python3", "-I", "-"], bootstrap.installer_text(code, str(first.roots_file)), "install the host code"

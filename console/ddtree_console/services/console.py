@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from random import random as fair
-from typing import Protocol
+from typing import Any, Protocol
 
 from ddtree_console.domain.build import FlagMark
 from ddtree_console.domain.engines import registry
@@ -54,7 +54,7 @@ def _on_disk(action: str, error: Exception) -> HostError:
 
 
 class LiveConsole:
-    """As services.api.Console. clock: monotonic seconds; random: 0..1."""
+    """As services.api.Console. clock: monotonic seconds; random: 0..1; rules: the operator's own rules of findings."""
 
     def __init__(
         self,
@@ -68,10 +68,11 @@ class LiveConsole:
         engine: Callable[[str], Engine] = registry.get,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = fair,
+        rules: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.fleet, self.read_only, self._store, self._operator = fleet, read_only, store, operator
         self.monitor = FleetMonitor(fleet, open_transport, launcher, engine, clock, random)
-        self._planner = plans.Planner(fleet, operator)
+        self._planner = plans.Planner(fleet, operator, rules)
         self._triggers = {name: rollback.Trigger(watch.commands) for name, watch in self.monitor.hosts.items()}
 
     async def run(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +69,10 @@ def candidate(profile: Profile, service: Service) -> Candidate:
 
 
 class Planner:
-    """Builds plans of one fleet for one operator."""
+    """Builds plans of one fleet for one operator. rules: the operator's own, for the engine of findings."""
 
-    def __init__(self, fleet: Fleet, operator: Operator) -> None:
-        self.fleet, self.operator = fleet, operator
+    def __init__(self, fleet: Fleet, operator: Operator, rules: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.fleet, self.operator, self._rules = fleet, operator, tuple(rules)
 
     def _way_back(self, service: Service, profiles: Mapping[str, Profile]) -> dict[str, Any]:
         if service.fallback_service:
@@ -103,6 +103,7 @@ class Planner:
             "boot": service.boot,
             "who": self.operator.who,
             "origin": self.operator.origin,
+            "rules": self._rules,
             **self._way_back(service, profiles),
         }
 

@@ -8,7 +8,7 @@ import getpass
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,13 +177,16 @@ def code_missing(said: str, where: str) -> bool:
     )
 
 
-def launcher(rules: Any = ()) -> Callable[[Host], HostCode]:
-    """A launcher factory; the archive is built once, at the first host."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def launcher(rules: Rows | Callable[[], Rows] = ()) -> Callable[[Host], HostCode]:
+    """A launcher factory; the archive is built once, at the first host. rules: of findings, or what reads them then."""
     built: list[archive.Archive] = []
 
     def make(host: Host) -> HostCode:
         if not built:
-            built.append(archive.build(rules))
+            built.append(archive.build(rules() if callable(rules) else rules))
         return HostCode(host, built[0])
 
     return make

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ddtree_console.config.rules import load_rules
 from ddtree_console.demo.host import SandboxHost
 from ddtree_console.domain import txview
 from ddtree_console.domain.events import Event
@@ -48,6 +49,7 @@ class Slot:
         self.tools.mkdir(exist_ok=True)
         for file in ("entry.py", "server.py"):
             shutil.copy(HERE / file, self.tools / file)
+        (self.tools / "rules.json").write_text(json.dumps(load_rules()))
 
     # -- what it asks for
 

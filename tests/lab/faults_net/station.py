@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddtree_console.config.load import load_fleet
+from ddtree_console.config.rules import load_rules
 from ddtree_console.config.store import ProfileStore
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.service_state import State, service_state
@@ -132,7 +133,7 @@ async def station(
 
     fleet = load_fleet(place.fleet)
     operator = Operator(f"{who}@desk", f"desk-of-{who}")
-    console = LiveConsole(fleet, ProfileStore(place.folder), open_host, launcher(), operator, random=random)
+    console = LiveConsole(fleet, ProfileStore(place.folder), open_host, launcher(load_rules), operator, random=random)
     here = Station(console)
     tasks = [asyncio.ensure_future(console.run()), asyncio.ensure_future(here.look())]
     try:
