@@ -1,4 +1,5 @@
-"""Makes tests/builds/reference/*.json: every option of each release, as the release's own parser has them.
+"""Makes tests/builds/reference/*.json: every option of each release, as the release's own parser has them; and from
+all of them the table of names in domain/engines/sglang_names.py.
 
     python tests/builds/make_reference.py [RELEASE ..]
 
@@ -13,8 +14,10 @@ import platform
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
@@ -30,7 +33,7 @@ def msgspec(where: Path) -> Path:
     return where
 
 
-def make(release: str, more: Path) -> dict[str, object]:
+def make(release: str, more: Path) -> dict[str, Any]:
     """The reference of one release. CalledProcessError where its parser cannot be run."""
     wheel = wheels.fetch(release)
     with tempfile.TemporaryDirectory() as folder:
@@ -48,16 +51,39 @@ def make(release: str, more: Path) -> dict[str, object]:
     return {**about, **told}
 
 
+def history(lists: Sequence[dict[str, Any]]) -> str:
+    """domain/engines/sglang_names.py: which names came and went between the releases, as a module."""
+    rows = [
+        (str(x["release"]), {str(n) for n in [*x["printed"], *x["hidden"]] if str(n).startswith("--")}) for x in lists
+    ]
+    out = ['"""Option names of stock SGLang by release, from its real parsers: tests/builds/make_reference.py."""']
+    for title, text in (("CAME", "first seen in that release"), ("GONE", "no longer in that release")):
+        out += ["", f"{title} = {{"]
+        before: set[str] = set()
+        for release, names in rows:
+            found = sorted(n[2:] for n in (names - before if title == "CAME" else before - names))
+            words = textwrap.wrap(" ".join(found), 112, break_on_hyphens=False, break_long_words=False)
+            out += [f'    "{release}": """', *(f"        {line}" for line in words), '    """,']
+            before = names
+        out += ["}", f'"""release -> names {text}, of the releases that were read."""']
+    return "\n".join(out) + "\n"
+
+
 def main(argv: Sequence[str]) -> int:
     """Writes a file a release."""
     out = HERE / "reference"
     out.mkdir(exist_ok=True)
+    lists: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         more = msgspec(Path(folder))
         for release in argv or wheels.RELEASES:
             made = make(release, more)
             (out / f"{release}.json").write_text(json.dumps(made, indent=1) + "\n")
-            print(release, *(f"{key} {len(made[key])}" for key in ("printed", "hidden", "switches")))  # type: ignore[arg-type]
+            lists.append(made)
+            print(release, *(f"{key} {len(made[key])}" for key in ("printed", "hidden", "switches")))
+    if not argv:
+        where = HERE.parents[1] / "console/ddtree_console/domain/engines/sglang_names.py"
+        where.write_text(history(lists))
     return 0
 
 

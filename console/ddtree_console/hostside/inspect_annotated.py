@@ -92,7 +92,7 @@ class Annotated:
         aliases = [a[2:] if a.startswith("--") else a for a in others] if isinstance(others, list) else []
         action = called(given.get("action"))
         found, literal = self._kind(module, kind)
-        choices = texts(self._values.of(given.get("choices"), module)) if "choices" in given else literal
+        choices = texts(self._values.of(given.get("choices"), module)) or literal
         if action == "BooleanOptionalAction":
             found, aliases = "bool", [*aliases, f"no-{name}", *(f"no-{a}" for a in aliases)]
         elif action.startswith(("store_true", "Deprecated")) and "Alias" not in action:

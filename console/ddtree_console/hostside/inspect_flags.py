@@ -12,7 +12,18 @@ from ddtree_console.hostside.inspect_values import UNKNOWN, Values, plain
 from ddtree_console.hostside.inspect_words import HELP_CHARS, TYPES, called, deprecation, texts
 
 _SWITCHES = ("store_true", "store_false", "store_const", "count", "BooleanOptionalAction")
-HELP = {"name": "help", "aliases": ["-h"], "kind": "bool", "default": False, "help": "every parser has it"}
+HELP = {
+    "name": "help",
+    "aliases": ["-h"],
+    "kind": "bool",
+    "default": False,
+    "choices": [],
+    "file": "",
+    "help": "every parser has it",
+    "deprecated": "",
+    "instead": "",
+    "refused": False,
+}
 
 
 class FlagReader:

@@ -84,8 +84,8 @@ class Values:
         found = self._sources.resolve(module, owner.id)
         if found is None or found[1] not in found[0].classes:
             return UNKNOWN
-        value = attribute_of(found[0].classes[found[1]], node.attr)
-        return self.of(value, found[0], None, depth + 1)
+        body = found[0].classes[found[1]]
+        return self.of(attribute_of(body, node.attr), found[0], _constants(body), depth + 1)
 
     def _sum(self, node: ast.BinOp, module: Module, names: Mapping[str, Any], depth: int) -> Any:
         left = self.of(node.left, module, names, depth + 1)
@@ -159,6 +159,15 @@ class Values:
             if value is not UNKNOWN:
                 return value
         return UNKNOWN
+
+
+def _constants(owner: ast.ClassDef) -> dict[str, Any]:
+    """Plain constants of a class body: what a list in the same body may name."""
+    found: dict[str, Any] = {}
+    for statement in owner.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
+            found.update({t.id: statement.value.value for t in statement.targets if isinstance(t, ast.Name)})
+    return found
 
 
 def attribute_of(owner: ast.ClassDef, name: str) -> ast.expr | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ddtree_console.hostside.inspect_values import UNKNOWN
 
+_INSTEAD = re.compile(r"\b(?:[Uu]se|alias for)\W{1,3}(--[a-z0-9][a-z0-9-]*(?:=[a-z0-9_]+)?)")
 HELP_CHARS = 400
 """characters of a help text that are kept."""
 TYPES = {"int": "int", "float": "float", "str": "str", "human_readable_int": "int"}
@@ -41,5 +43,8 @@ def deprecation(given: Mapping[str, ast.expr], action: str, text: str, refuses: 
     says = start.startswith(("deprecated", "note: --")) or "is deprecated" in start
     if not (action.startswith("Deprecated") or says):
         return {"deprecated": "", "instead": "", "refused": False}
+    if not instead:
+        match = _INSTEAD.search(told or text)
+        instead = match.group(1) if match else ""
     why = told or text or (f"use {instead}" if instead else "deprecated")
     return {"deprecated": why[:HELP_CHARS], "instead": instead.lstrip("-"), "refused": bool(told) or refuses}
