@@ -127,14 +127,17 @@ def _fits(wanted: Any, given: Any, choices: frozenset[str]) -> bool:
     )
 
 
-def choose(text: str, host: str, engine: str, flags: Mapping[str, Any]) -> Choice:
-    """The first rule of `text` that fits; ValueError when none does."""
+def choose(
+    text: str, host: str, engine: str, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> Choice:
+    """The first rule of `text` that fits; ValueError when none does. environment: the launch's variables."""
     usage = usage_of_build() if engine == "sglang" else ""
     known = known_flags(usage) if usage else frozenset(flags)
     unknown = unknown_words(flags, known)
     given = {full_name(name, known) or name: value for name, value in flags.items()}
     if "model" in given:
         given.setdefault("model-path", given["model"])
+    given.update({f"env-{name}": value or True for name, value in (environment or {}).items()})
     for rule in read(text):
         if rule.get("host", host) != host or rule.get("engine", engine) != engine:
             continue

@@ -356,7 +356,9 @@ def main(argv: Sequence[str]) -> int:
     name, freeze, unknown = own.recording, not own.no_freeze, []
     if own.conditions:
         conditions = beside("conditions.py")
-        choice = conditions.choose(Path(own.conditions).read_text("utf-8"), own.host_name, own.engine, flags)
+        choice = conditions.choose(
+            Path(own.conditions).read_text("utf-8"), own.host_name, own.engine, flags, os.environ
+        )
         name, freeze, unknown = own.recording or choice.recording, freeze and choice.freeze, list(choice.unknown)
     if not name or own.speed <= 0:
         sys.stderr.write("replayer: give --recording NAME or --conditions FILE, and a speed above 0\n")

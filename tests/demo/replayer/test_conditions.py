@@ -28,9 +28,9 @@ def choose(host: str, words: str, engine: str = "sglang") -> conditions.Choice:
     ("host", "words", "recording"),
     [
         ("ct129", STORY.format(0.88, 131072), "memory-pool-too-small"),
-        ("ct129", STORY.format(0.95, 32768), "triton-crash-decode-capture"),
+        ("ct129", STORY.format(0.95, 32768), "graph-capture-crash"),
         ("ct129", STORY.format(0.95, 32768) + " --disable-cuda-graph", "triton-crash-piecewise"),
-        ("ct129", STORY.format(0.95, 32768) + " --disable-piecewise-cuda-graph", "triton-crash-decode-capture"),
+        ("ct129", STORY.format(0.95, 32768) + " --disable-piecewise-cuda-graph", "graph-capture-crash"),
         (
             "ct129",
             STORY.format(0.95, 32768) + " --disable-cuda-graph --disable-piecewise-cuda-graph",
@@ -49,6 +49,13 @@ def choose(host: str, words: str, engine: str = "sglang") -> conditions.Choice:
 )
 def test_the_story(host: str, words: str, recording: str) -> None:
     assert choose(host, words).recording == recording
+
+
+def test_another_ptxas_mends_the_piecewise_graph() -> None:
+    flags = flags_of((STORY.format(0.95, 32768) + " --disable-cuda-graph").split())
+    mended = {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}
+    assert conditions.choose(TEXT, "ct129", "sglang", flags, mended).recording == "dflash-disable-cuda-graph-only"
+    assert conditions.choose(TEXT, "ct129", "sglang", flags, {"PATH": "/bin"}).recording == "triton-crash-piecewise"
 
 
 def test_the_wrapper_serves_and_never_hangs() -> None:
@@ -104,7 +111,7 @@ def test_the_wrong_choice_and_the_missing_model_are_named() -> None:
     ("host", "service", "profile", "recording"),
     [
         ("ct129", "sglang-qwen", "ddtree-shadow", "memory-pool-too-small"),
-        ("ct129", "sglang-qwen", "ddtree-shadow-small", "triton-crash-decode-capture"),
+        ("ct129", "sglang-qwen", "ddtree-shadow-small", "graph-capture-crash"),
         ("ct129", "sglang-qwen", "ddtree-shadow-small-nograph", "triton-crash-piecewise"),
         ("ct129", "sglang-qwen", "linear-wrapper", "dflash-eager-then-frozen"),
         ("ct200", "sglang-dflash", "dflash-smoke", "dflash-healthy"),
