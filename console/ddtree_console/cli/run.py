@@ -23,6 +23,7 @@ MODULES = {
     "adopt": "adopt",
     "check": "check",
     "gpu-check": "gpu_check",
+    "explain": "explain",
     "demo": "demo",
     None: "screen",
 }

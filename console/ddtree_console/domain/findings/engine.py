@@ -154,12 +154,7 @@ class Findings:
         phases = start.phases
         if phases.feed(message):
             if message.startswith("server_args="):
-                if start.flags.get("model-path") or start.over or any(s.block for s in start.seen):
-                    if start.lines > 1 and self._restarted_by(message):
-                        self._restart(number)
-                        start = self._start
-                        start.phases.feed(message)
-                start.read_arguments(message)
+                start = self._arguments(number, message)
             start.moved, start.phase_began = number, start.last
             self._cached = None
         elif "%|" in message or "% Completed" in message:
@@ -170,6 +165,18 @@ class Findings:
         elif place == "open" and block is not None and start.counts.get("asgi-mark"):
             block.kind = block.kind or "asgi"
             start.counts["asgi-mark"] = 0
+
+    def _arguments(self, number: int, message: str) -> Start:
+        """The server's own line of its arguments; after anything that was read of a start it begins another one."""
+        if (
+            self._start.over
+            or len(self._start.phases.seen) > 1
+            or any(x.place == "exception" for x in self._start.seen)
+        ):
+            self._restart(number)
+            self._start.phases.feed(message)
+        self._start.read_arguments(message)
+        return self._start
 
     def _match(self, number: int, message: str, place: str, block: Block | None, rank: str) -> None:
         low = message[:SPAN].lower()
@@ -206,18 +213,16 @@ class Findings:
         if rule is not None and rule.id == "asgi":
             start.counts["asgi-mark"] = 1
             return
-        if start.stopping and (rule is None or rule.role in ("consequence", "wrapper", "symptom")):
-            return
         start.keep(seen)
         self._cached = None
         if rule is None:
             return
         if rule.role == "wrapper" and "inner" in seen.groups:
             self._inner(seen)
-        if rule.id in ("sigquit", "scheduler-died"):
+        if rule.id in ("sigquit", "scheduler-died", "killed-word"):
             self._over("sigquit", seen.line)
-        elif rule.id == "sigterm":
-            start.stopping = True
+        elif rule.id in ("sigterm", "child-terminated") and not start.over:
+            start.stopped = start.stopped or seen.line
 
     def _inner(self, wrapper: Seen) -> None:
         """What a wrapper quotes, as if it had been printed alone."""
@@ -245,7 +250,7 @@ class Findings:
             start.exit["result"] = note.status
             self._over("exit", number)
         elif note.kind == "stopping" and not start.over:
-            start.stopping = True
+            start.stopped = start.stopped or number
         self._match(number, message, "systemd", None, "")
         if note.kind == "restart" or (note.kind == "started" and start.over):
             self._restart(number)
@@ -258,14 +263,11 @@ class Findings:
             start.over, start.over_line = why, number
             self._cached = None
 
-    def _restarted_by(self, message: str) -> bool:
-        """Whether that line of arguments belongs to another start than the present one."""
-        start = self._start
-        return bool(start.over) or len(start.phases.seen) > 1 or any(s.place == "exception" for s in start.seen)
-
     def _restart(self, number: int) -> None:
         """A new start begins: the old one becomes an attempt, its finding is kept while the new one says nothing."""
         old = self._start
+        if old.over in ("", "sigquit"):
+            old.over, old.over_line = "exit", number
         if old.lines and (old.seen or old.phases.seen):
             found = judge.findings(
                 old, before=None, attempts=self._attempts, given=self._given, build=self._build, edited=(), closed=True

@@ -14,6 +14,8 @@ from ddtree_console.domain.findings.types import Evidence, Finding
 
 GENERIC, EXPLAINED, ANCHORED, PASSED = 20, 6, 30, 15
 KEPT_EVIDENCE = 6
+HINTS = ("stalled-rendezvous", "stalled-lock", "stalled-io", "stalled-dead-child", "benign-warning")
+"""a badge of these is only kept for when a silence has to be read."""
 _BY_NEXT = re.compile(r"(?:subprocess\.)?CalledProcessError\b|KeyError\b|StopIteration\b")
 _ENDS = re.compile(r"(?:KeyboardInterrupt|SystemExit|GeneratorExit|asyncio\.exceptions\.CancelledError)\b")
 
@@ -35,7 +37,8 @@ def findings(
     if main is None and before is not None and not start.phases.served:
         # the new start has said nothing yet: what ended the one before it still stands
         main = _cause(before, remedies.Maker({**given, **before.flags}, build, attempts[:-1], edited), True)
-    badges = [_made(s, start, maker, False) for s in start.seen if s.rule is not None and s.rule.role == "badge"]
+    shown = [s for s in start.seen if s.rule is not None and s.rule.role == "badge" and s.rule.slug not in HINTS]
+    badges = [_made(s, start, maker, False) for s in shown]
     if main is None:
         slow = stalls.slow(start)
         badges = [*([slow] if slow is not None else []), *badges]
@@ -71,6 +74,8 @@ def _eligible(seen: Seen, start: Start) -> bool:
         return False
     if start.phases.served and not seen.served:
         return False
+    if start.stopped and seen.line >= start.stopped and seen.place not in ("systemd", "kernel"):
+        return False
     if seen.line < start.moved and not start.over and not start.silent:
         # the start went on: it was caught, or it is another rank's
         return seen.place == "kernel" or (seen.block is not None and seen.block.kind == "scheduler")
@@ -85,17 +90,15 @@ def best(start: Start) -> Seen | None:
 
 def _cause(start: Start, maker: remedies.Maker, closed: bool) -> Finding | None:
     seen = best(start)
-    if start.stopping and not start.over and (seen is None or seen.rule is None):
+    if start.stopped and (seen is None or seen.rule is None or seen.rule.role == "consequence"):
         return None
     told = unitside.slug_of_exit(start.exit.get("code", ""), start.exit.get("status", ""), start.exit.get("result", ""))
     weak = seen is None or (seen.rule is not None and seen.rule.role == "consequence")
-    if told and (weak or told == "host-memory-short"):
-        if seen is None or seen.rule is None or seen.rule.slug != told:
-            return _of_exit(told, start, maker)
+    known = seen is not None and seen.rule is not None and seen.rule.slug == told
+    if told and not known and (weak or told == "host-memory-short"):
+        return _of_exit(told, start, maker)
     if seen is None:
         return _nothing_known(start) if start.over else None
-    if seen.rule is None and _ENDS.match(seen.text) and start.stopping:
-        return None
     fatal = _fatal(seen, start, closed)
     if seen.rule is None:
         return _unknown(seen, start, fatal)
@@ -110,15 +113,21 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
     if start.over in ("exit", "gone"):
         return True
     if rule is not None and rule.role == "consequence":
-        return bool(start.over) and closed
+        return bool(start.over) and closed and rule.slug != "unknown"
+    if rule is not None and rule.fatal == "always":
+        return True
     if start.over or start.silent >= stalls.AFTER_ERROR_S:
         return True
-    if rule is None or rule.role in ("wrapper", "symptom"):
+    if seen.line < start.moved or rule is None or rule.role in ("wrapper", "symptom"):
         return False
-    if rule.fatal == "always":
+    if seen.block is not None and (seen.block.anchored or closed):
         return True
-    ended = seen.block is not None and (seen.block.anchored or (closed and seen.place == "exception"))
-    return ended and seen.line >= start.moved
+    # a line that a compiler or loader printed: it was the end when failures followed it and nothing else did
+    return closed and any(s.line > seen.line and _failed(s) for s in start.seen)
+
+
+def _failed(seen: Seen) -> bool:
+    return seen.rule is None or seen.rule.role not in ("badge", "benign")
 
 
 def _evidence(seen: Seen, start: Start) -> tuple[Evidence, ...]:
@@ -185,9 +194,9 @@ def _made(seen: Seen, start: Start, maker: remedies.Maker, fatal: bool) -> Findi
 
 def _ruled_out(start: Start) -> tuple[str, ...]:
     """What the exit looks like and is not."""
-    if start.exit.get("status") == "9" and start.exit.get("result") != "oom-kill":
-        if any(s.rule is not None and s.rule.id == "sigquit" for s in start.seen):
-            return ("Not the OOM killer: after a child's failure the server kills its own processes, itself included.",)
+    asked = any(s.rule is not None and s.rule.id == "sigquit" for s in start.seen)
+    if asked and start.exit.get("status") == "9" and start.exit.get("result") != "oom-kill":
+        return ("Not the OOM killer: after a child's failure the server kills its own processes, itself included.",)
     return ()
 
 
@@ -236,8 +245,6 @@ def _unknown(seen: Seen, start: Start, fatal: bool) -> Finding:
 
 def _nothing_known(start: Start) -> Finding | None:
     """The process is gone and no line says why."""
-    if start.stopping:
-        return None
     if start.exit.get("code") == "exited" and start.exit.get("status") == "0" and not start.exit.get("result"):
         return None
     lines = list(start.tail) or ([(start.last_line, start.last_text[:500])] if start.last_text else [])

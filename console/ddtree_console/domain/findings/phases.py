@@ -1,4 +1,4 @@
-"""Which part of a start a log line begins or ends. Ids are those of docs/PROTOCOL.md. Pure, one look at five letters."""
+"""Which part of a start a log line begins or ends. Ids are those of docs/PROTOCOL.md. Pure."""
 
 from __future__ import annotations
 

@@ -115,6 +115,11 @@ class Maker:
             return False
         if condition.get("slug") not in (None, slug):
             return False
+        equal = str(condition.get("flag_is") or "")
+        if equal and str(self.flags.get(equal.partition("=")[0])) != equal.partition("=")[2]:
+            return False
+        if condition.get("no_triton") and self.flags.get("attention-backend") == "triton":
+            return False
         wanted = condition.get("phase")
         return wanted is None or str(wanted) in phase
 
@@ -133,9 +138,7 @@ class Maker:
         text = wording.fill(text, values)
         for edit in edits:
             if edit.target == "flag" and edit.value is not None and edit.op in ("raise", "lower"):
-                current = values.get(edit.name)
-                bound = "at least" if edit.op == "raise" else "at most"
-                text = f"{edit.op.capitalize()} --{edit.name}{f' from {current}' if current else ''} to {bound} {edit.value}."
+                text = _bounded(edit, values.get(edit.name, ""))
                 break
         return Remedy(text, tuple(edits), wording.fill(command, values))
 
@@ -201,3 +204,8 @@ def _typed(text: str) -> Value:
 
 def _halved(current: float | None) -> Value:
     return max(1, int(current) // 2) if current is not None and current >= 2 else None
+
+
+def _bounded(edit: Edit, now: str) -> str:
+    bound = "at least" if edit.op == "raise" else "at most"
+    return f"{edit.op.capitalize()} --{edit.name}{f' from {now}' if now else ''} to {bound} {edit.value}."

@@ -51,7 +51,8 @@ class Start:
     over_line: int = 0
     exit: dict[str, str] = field(default_factory=dict)
     """code, status, result of the main process."""
-    stopping: bool = False
+    stopped: int = 0
+    """line at which somebody asked it to stop, 0 for never: what dies after it is no failure."""
     lines: int = 0
     began: float | None = None
     last: float | None = None
