@@ -155,8 +155,11 @@ def cuda_from(raw: Mapping[str, Any]) -> env_cuda.Cuda:
     )
 
 
-def findings(roots: Roots, slots: list[Asked], seconds: float = SECONDS) -> Iterator[Finding]:
-    """All of them, as soon as each is known; the host's first."""
+def findings(
+    roots: Roots, slots: list[Asked], seconds: float = SECONDS, facts: dict[str, dict[str, Any]] | None = None
+) -> Iterator[Finding]:
+    """All of them, as soon as each is known; the host's first. facts: takes what they were found from."""
+    facts = {} if facts is None else facts
     yield from host(roots)
     states: dict[str, UnitState] = {}
     try:
@@ -177,7 +180,6 @@ def findings(roots: Roots, slots: list[Asked], seconds: float = SECONDS) -> Iter
             )
     if any(one.slot.gpus for one in slots):
         jobs["gpus"] = lambda: gpus(roots, slots, states)
-    facts: dict[str, dict[str, Any]] = {}
     for job, item in parallel.run(jobs, seconds):
         kind, _, service = job.partition(" ")
         if "finding" in item:
@@ -215,7 +217,10 @@ def main(roots: Roots, args: list[str]) -> int:
     found = [asked(s) for s in raw.get("services") or () if isinstance(s, dict)]
     limit = raw.get("seconds")
     seconds = min(30.0, max(0.5, float(limit))) if isinstance(limit, (int, float)) else SECONDS
-    for finding in findings(roots, [one for one in found if one is not None], seconds):
+    facts: dict[str, dict[str, Any]] = {}
+    for finding in findings(roots, [one for one in found if one is not None], seconds, facts):
         sys.stdout.write(json.dumps(asdict(finding)) + "\n")
         sys.stdout.flush()
+    if raw.get("facts") is True:
+        sys.stdout.write(json.dumps({"facts": facts}) + "\n")
     return 0

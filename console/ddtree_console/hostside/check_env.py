@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,8 @@ def _shell_free(python: Python) -> str:
     return f"{python.prefix}/bin/python -m pip install"
 
 
-def modules(about: Target, python: Python, until: float) -> Iterator[Finding]:
-    """Modules that the build imports while it starts."""
+def modules(about: Target, python: Python, until: float, lost: list[env_imports.Missing]) -> Iterator[Finding]:
+    """Modules that the build imports while it starts; those that are missing go into `lost`."""
     name = "modules"
     spec = python.specs.get(about.package)
     if spec is None or "error" in spec:
@@ -67,7 +67,7 @@ def modules(about: Target, python: Python, until: float) -> Iterator[Finding]:
     found = walker.start(about.module or about.package)
     outside = [n for n in found.outside if n not in python.standard and n not in sys.builtin_module_names]
     absent = [n for n in outside if not any(env_imports.module_file(folder, [n]) for folder in python.path)]
-    lost: list[env_imports.Missing] = list(found.missing)
+    lost += found.missing
     if absent:
         again = env_python.ask_here(about, absent)
         for one in absent:
@@ -89,8 +89,46 @@ def modules(about: Target, python: Python, until: float) -> Iterator[Finding]:
         )
 
 
-def requirements(about: Target, python: Python, packages: Mapping[str, env_packages.Package]) -> Iterator[Finding]:
-    """Versions against what the engine's own metadata asks for."""
+@dataclass(frozen=True)
+class Unmet:
+    """A requirement that is not met. have: the installed version, '' for none."""
+
+    name: str
+    pin: str
+    have: str = ""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.name} is {self.have}, not {self.pin}" if self.have else f"{self.name}{self.pin} is not installed"
+
+
+def unmet(own: env_packages.Package, python: str, packages: Mapping[str, env_packages.Package]) -> list[Unmet]:
+    """What a distribution's metadata asks for and does not get; extras are nobody's duty."""
+    known = {
+        "python_version": ".".join(python.split(".")[:2]),
+        "python_full_version": python,
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "platform_system": "Linux",
+        "platform_machine": os.uname().machine,
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+    found: list[Unmet] = []
+    for need in env_packages.needs(own):
+        if "extra" in need.marker or not env_packages.holds(need.marker, known):
+            continue
+        have = packages.get(need.name)
+        if have is None or not env_packages.satisfies(have.version, need.pin):
+            found.append(Unmet(need.name, need.pin, have.version if have is not None else ""))
+    return found
+
+
+def requirements(
+    about: Target, python: Python, packages: Mapping[str, env_packages.Package], off: list[Unmet]
+) -> Iterator[Finding]:
+    """Versions against what the engine's own metadata asks for; what is not met goes into `off`."""
     own = packages.get(DISTRIBUTIONS.get(about.package, ""))
     if own is None:
         return
@@ -98,28 +136,12 @@ def requirements(about: Target, python: Python, packages: Mapping[str, env_packa
         why = f"{own.info} has no METADATA: it is half installed"
         yield Finding("requirements", "fail", why, f"{_shell_free(python)} --force-reinstall {own.name}")
         return
-    short = ".".join(python.version.split(".")[:2])
-    known = {
-        "python_version": short, "python_full_version": python.version, "sys_platform": "linux", "os_name": "posix",
-        "platform_system": "Linux", "platform_machine": os.uname().machine, "implementation_name": "cpython",
-        "platform_python_implementation": "CPython", "extra": "",
-    }  # fmt: skip
-    off: list[str] = []
-    fix: list[str] = []
-    for need in env_packages.needs(own):
-        if "extra" in need.marker or not env_packages.holds(need.marker, known):
-            continue
-        have = packages.get(need.name)
-        if have is None:
-            off.append(f"{need.name} {need.pin} is not installed".replace("  ", " "))
-        elif not env_packages.satisfies(have.version, need.pin):
-            off.append(f"{need.name} is {have.version}, {own.name} {own.version} wants {need.pin}")
-        else:
-            continue
-        fix.append(f"'{need.name}{need.pin}'")
+    off += unmet(own, python.version, packages)
     if off:
         more = f" and {len(off) - 4} more" if len(off) > 4 else ""
-        yield Finding("requirements", "warn", "; ".join(off[:4]) + more, f"{_shell_free(python)} {' '.join(fix[:4])}")
+        why = f"{own.name} {own.version}: {'; '.join(one.text for one in off[:4])}{more}"
+        wanted = " ".join(f"'{one.name}{one.pin}'" for one in off[:4])
+        yield Finding("requirements", "warn", why, f"{_shell_free(python)} {wanted}")
     else:
         yield Finding("requirements", "ok", f"as {own.name} {own.version} asks for")
 
@@ -135,12 +157,16 @@ def _inside(roots: Roots, about: Target, python: Python, moved: bool) -> list[di
         versions = {name: package.version for name, package in packages.items()}
         if cuda.torch:
             versions["torch"] = cuda.torch
-        rows.append({"facts": {"cuda": asdict(cuda), "packages": versions, "python": python.version}})
+        lost: list[env_imports.Missing] = []
+        off: list[Unmet] = []
         found = [
-            *safely("modules", lambda: modules(about, python, until)),
-            *safely("requirements", lambda: requirements(about, python, packages)),
+            *safely("modules", lambda: modules(about, python, until, lost)),
+            *safely("requirements", lambda: requirements(about, python, packages, off)),
             *safely("jit locks", lambda: check_jit.check(roots, env)),
         ]
+        needs = {**{m.name.split(".")[0]: "" for m in lost}, **{one.name: one.pin for one in off}}
+        facts = {"cuda": asdict(cuda), "packages": versions, "python": python.version, "needs": needs}
+        rows.append({"facts": facts})
         rows += [{"finding": asdict(one)} for one in found]
     if not moved:
         rows += [{"finding": asdict(one)} for one in safely("model", lambda: check_model.check(about, env))]

@@ -87,6 +87,9 @@ def gone(roots: Roots, text: str) -> tuple[str, str]:
 def way_back(roots: Roots, unit: str, now: float, planned: Mapping[str, Any]) -> Look:
     """planned: {"name","unit_text"} that the next deployment keeps, {} to look at what is kept."""
     label, text = str(planned.get("name") or ""), str(planned.get("unit_text") or "")
+    if planned.get("service"):
+        other = str(planned["service"])
+        return _service(roots, other, check_unit.other_service(other), now)
     if not text:
         state, evidence, remedy = check_unit.way_back(roots, unit, UnitState(unit))
         about = durable.read_json(kept.way_back_folder(roots, unit) / "profile.json")

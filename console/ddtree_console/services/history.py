@@ -30,9 +30,12 @@ async def logs(commands: Commands, unit: str, lines: int, invocation: str) -> Se
     return [line for line in found if line is not None]
 
 
-async def check(commands: Commands, slots: Sequence[Mapping[str, Any]]) -> Sequence[Check]:
-    """The host's own checks of those slots; HostError as Commands.call."""
-    answers = await commands.lines("check", {"services": list(slots)}, 60.0)
+async def check(
+    commands: Commands, slots: Sequence[Mapping[str, Any]], seconds: float | None = None
+) -> Sequence[Check]:
+    """The host's own checks of those slots; HostError as Commands.call. seconds: the host's limit, None for its own."""
+    limit = {} if seconds is None else {"seconds": seconds}
+    answers = await commands.lines("check", {"services": list(slots), **limit}, 60.0)
     return [_check(raw) for raw in answers]
 
 
