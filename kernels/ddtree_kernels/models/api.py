@@ -8,7 +8,7 @@ A round, with `length` committed rows in both caches and the bonus token `root` 
 
     draft.extend(features, draft_cache, before)        # features of the rows committed last: before .. length-1
     logits = draft.draft(root, draft_cache, length)    # [block-1, V], row i is the marginal of position length+1+i
-    tree = tree_build(logits[None], root, budget, ...) # node 0 is the root
+    tree = tree_build(logits[None], root, budget=B)   # node 0 is the root
     hidden, features = target.forward(tree.tokens[0], length + tree.depths[0], cache, length,
                                       visibility=tree.visibility[0])
     accepted = tree_accept(tree, target_logits=target.logits(hidden)[None], max_depth=block-1)

@@ -45,7 +45,7 @@ class _Fields:
     def number(self, name: str, default: float, raw: Json | None = None) -> float:
         value = (self.raw if raw is None else raw).get(name)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise self.bad(f"{name} is {value!r}, not a number above 0")
         return float(value)
 

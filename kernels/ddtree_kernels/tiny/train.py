@@ -130,7 +130,8 @@ def train_target(work: Path, tokenizer: Any, device: str, steps: int, batch: int
     def loss_of(step: int) -> torch.Tensor:
         rows = list(islice(packed(tokenizer, f"target {SEED} {step}", length + 1), batch))
         tokens = torch.tensor(rows, device=device)
-        logits, _ = target_forward(weights, TARGET_CONFIG, tokens[:, :-1])
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
+            logits, _ = target_forward(weights, TARGET_CONFIG, tokens[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
     fit("target", work, weights, steps, 6e-3, loss_of)
@@ -197,7 +198,8 @@ def train_draft(
         roots, wanted = tokens[rows, anchors].to(device), tokens[rows[..., None], want].to(device)
         with torch.no_grad():
             _, features = target_forward(target, TARGET_CONFIG, tokens[:, :used].to(device), DRAFT_CONFIG.layer_ids)
-        logits = draft_forward(weights, DRAFT_CONFIG, features, roots, anchors.to(device), embedding, head)
+        with torch.autocast(features.device.type, dtype=torch.bfloat16):
+            logits = draft_forward(weights, DRAFT_CONFIG, features, roots, anchors.to(device), embedding, head)
         losses = F.cross_entropy(logits.flatten(0, 2).float(), wanted.flatten(), reduction="none").view_as(wanted)
         share = decay * real
         return (losses * share).sum() / share.sum().clamp(min=1.0)
