@@ -21,6 +21,7 @@ COMMANDS = (
     "adopt",
     "accept-drift",
     "inspect",
+    "model",
     "history",
     "events",
     "check",

@@ -95,6 +95,9 @@ def attempt(tx: Tx, target: Target, *, gate: bool, judge: bool) -> Verdict:
     if not served.verdict.ok:
         return served.verdict
     settle(tx, target, served)
+    from ddtree_console.hostside import starts  # after the outcome: nothing waits for it
+
+    starts.note(tx, target.candidate, served)
     return served.verdict
 
 

@@ -82,4 +82,5 @@ def estimate(inputs: Inputs) -> Estimate:
         greatest=greatest,
         levers=levers.find(inputs, launch, found, (least, greatest)),
         problems=tuple(dict.fromkeys(problems)),
+        learnt=inputs.learnt,
     )

@@ -33,6 +33,8 @@ class Inputs:
     total: tuple[int, ...] = ()
     release: str = ""
     residual: Mapping[str, int] = field(default_factory=dict)
+    learnt: str = ""
+    """the start that the residual comes from, in words; '' without one."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,5 @@ class Estimate:
     greatest: float | None = None
     levers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    learnt: str = ""
+    """the real start that corrected it, in words; '' without one."""

@@ -132,7 +132,7 @@ def rows(estimate: Estimate | None, wide: int) -> list[Row]:
         out += _wrapped(_figures(estimate), wide, " · ")
     for text in estimate.levers[:LEVERS]:
         out += wrap("→ " + host_text(text), wide, "", "warn" if estimate.verdict != "fits" else "")
-    for text in estimate.problems:
+    for text in (*estimate.problems, *((estimate.learnt,) if estimate.learnt else ())):
         out += wrap(host_text(text), wide, "", "dim")
     return out
 
