@@ -81,7 +81,13 @@ def save(path: Path, what: Any) -> None:
 
 
 def fit(
-    name: str, work: Path, weights: Weights, steps: int, peak: float, loss_of: Callable[[int], torch.Tensor]
+    name: str,
+    work: Path,
+    weights: Weights,
+    steps: int,
+    peak: float,
+    loss_of: Callable[[int], torch.Tensor],
+    save_after: float = 60.0,
 ) -> None:
     """Runs the steps that the checkpoint has not seen; loss_of(step) must depend on the step's number alone."""
     checkpoint, log = work / f"{name}.pt", work / f"{name}.log"
@@ -107,7 +113,7 @@ def fit(
             with log.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
             running = []
-        if now - saved > 60 or step + 1 == steps:
+        if now - saved > save_after or step + 1 == steps:
             plain = {key: tensor.data for key, tensor in weights.items()}
             save(checkpoint, {"step": step + 1, "weights": plain, "optimizer": optimizer.state()})
             saved = now
@@ -233,7 +239,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--target-steps", type=int, default=4000)
     parser.add_argument("--target-batch", type=int, default=32)
     parser.add_argument("--length", type=int, default=320)
-    parser.add_argument("--rollouts", type=int, default=200, help="batches of 128 prompts")
+    parser.add_argument("--rollouts", type=int, default=200, help="batches of prompts")
+    parser.add_argument("--rollout-size", type=int, default=128, help="prompts of a batch")
     parser.add_argument("--draft-steps", type=int, default=4000)
     parser.add_argument("--draft-batch", type=int, default=32)
     parser.add_argument("--blocks", type=int, default=12, help="blocks of one text in one step")
@@ -259,7 +266,9 @@ def main(arguments: list[str] | None = None) -> int:
         elif stage == "rollouts":
             rounded = {key: tensor.bfloat16().to(tensor.dtype) for key, tensor in target.items()}
             target = rounded  # the drafter meets the target as it is shipped
-            made = make_rollouts(options.work, Qwen3(TARGET_CONFIG, target), tokenizer, options.rollouts, 128)
+            made = make_rollouts(
+                options.work, Qwen3(TARGET_CONFIG, target), tokenizer, options.rollouts, options.rollout_size
+            )
         elif stage == "draft":
             draft = train_draft(
                 options.work, target, made, options.device, options.draft_steps, options.draft_batch, options.blocks
