@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,10 +114,17 @@ class Screen:
 
 
 @contextlib.asynccontextmanager
-async def screen(fleet: Fleet, who: str = "tester", open_host: Any = None) -> AsyncIterator[Screen]:
+async def screen(
+    fleet: Fleet, who: str = "tester", open_host: Any = None, rules: Sequence[Mapping[str, Any]] = ()
+) -> AsyncIterator[Screen]:
     """A console that follows its hosts until the end of the block."""
     console = LiveConsole(
-        fleet, Profiles(fleet.profiles), open_host or opener(fleet), launcher(load_rules), Operator(who, "contract")
+        fleet,
+        Profiles(fleet.profiles),
+        open_host or opener(fleet),
+        launcher(load_rules),
+        Operator(who, "contract"),
+        rules=rules,
     )
     running = asyncio.create_task(console.run())
     try:

@@ -1,0 +1,100 @@
+"""The story lived by its findings: each attempt ends with the right one at once, and its remedy is the next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from ddtree_console.domain.events import Event
+from ddtree_console.domain.findings.apply import make
+from ddtree_console.domain.findings.types import Finding, from_json
+from ddtree_console.domain.spec import Fleet, Profile
+from tests.contract.consoles import Screen, fleet_of, profile, screen
+from tests.contract.real import RealHost
+
+KEY = "sk-0123456789abcdef0123"
+
+
+async def story_fleet(host: RealHost, speed: float = 100) -> Fleet:
+    """That host as the story's ct129: what its server does depends on flags and environment."""
+    fleet = await fleet_of(host)
+    quick = fleet.profiles["quick"]
+    rules = str(PurePosixPath(quick.command[2]).parent / "conditions.yaml")
+    where = ("--conditions", rules, "--host-name", "ct129", "--speed", f"{speed:g}")
+    flags = {"mem-fraction-static": 0.88, "context-length": 131072, "attention-backend": "triton", "api-key": KEY}
+    shadow = replace(quick, name="shadow", command=(*quick.command[:3], *where), flags=flags)
+    return replace(fleet, profiles={"quick": quick, "shadow": shadow})
+
+
+async def attempt(see: Screen, wanted: Profile) -> tuple[list[Event], float | None, Finding | None]:
+    """Deploys it to its end: events, seconds from the decisive line in the journal to the console, the finding."""
+    sent = await see.console.deploy(see.key, wanted, on_failure="stop", hold=0.2)
+    events, seen = [], None
+    async with asyncio.timeout(90):
+        async for event in see.console.follow(see.key, sent.tx):
+            events.append(event)
+            if event.kind == "verdict":
+                seen = time.time()
+    verdict = next((e for e in events if e.kind == "verdict"), None)
+    assert verdict is not None, [e.line() for e in events]
+    finding = from_json(verdict.data.get("finding"))
+    if finding is None or verdict.data["ok"] or seen is None:
+        return events, None, finding
+    decisive = finding.evidence[0].text
+    lines = await see.console.logs(see.key, lines=8000)
+    written = max(line.when for line in lines if decisive in line.text)
+    return events, seen - written, finding
+
+
+async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host: RealHost) -> None:
+    async with screen(await story_fleet(real_host)) as see:
+        await see.up()
+        now, found, late, edited = see.console.fleet.profiles["shadow"], [], [], []
+        for _ in range(4):
+            events, seconds, finding = await attempt(see, now)
+            edited.append(next(e.data["edited"] for e in events if e.kind == "begin"))
+            if events[-1].data["state"] == "committed":
+                break
+            assert finding is not None, events[-3:]
+            assert seconds is not None
+            found.append((finding.slug, finding.phase))
+            late.append(seconds)
+            now = make(now, next(remedy for remedy in finding.remedies if remedy.edits)).profile
+            assert not any(KEY in event.line() for event in events), "a secret never travels"
+        assert events[-1].data["state"] == "committed", events[-1]
+        assert found == [
+            ("kv-budget-too-small", "kv cache"),
+            ("cuda-graph-capture-crash", "graphs"),
+            ("kernel-arch-missing", "piecewise graphs"),
+        ]
+        assert edited[1:] == [
+            ["flag mem-fraction-static 0.88 -> 0.93"],
+            ["flag disable-cuda-graph unset -> true"],
+            ["env TRITON_PTXAS_PATH unset -> /usr/local/cuda/bin/ptxas"],
+        ]
+        history: list[Any] = [entry.raw for entry in await see.console.history(see.key)]
+        assert [entry["finding"].get("slug", "") for entry in reversed(history)] == [*(slug for slug, _ in found), ""]
+        print("seconds from line to console", late)
+        if real_host.kind == "lab":
+            assert max(late) < 1.0, late
+
+
+async def test_an_operators_own_rule_travels_with_the_plan(real_host: RealHost) -> None:
+    fleet = await fleet_of(real_host)
+    python, replayer = fleet.profiles["quick"].command[0], fleet.profiles["quick"].command[2]
+    crash = profile(python, replayer, "graph-capture-crash", 200)
+    own = {
+        "id": "our-shape",
+        "slug": "cuda-graph-capture-crash",
+        "any": ["'shape' object is not subscriptable"],
+        "strength": 99,
+        "summary": "Our own model code: see ticket 12.",
+    }
+    async with screen(replace(fleet, profiles={crash.name: crash}), rules=[own]) as see:
+        await see.up()
+        _, _, finding = await attempt(see, crash)
+        assert finding is not None
+        assert (finding.rule, finding.summary) == ("our-shape", "Our own model code: see ticket 12.")
