@@ -17,9 +17,9 @@ from ddtree_console.domain.findings.rules import SPAN, Rule, Rules
 from ddtree_console.domain.findings.start import Seen, Start
 from ddtree_console.domain.findings.types import Finding
 
-QUIET = ("Decode batch", "Prefill batch", "INFO:     127.0.0.1:")
+QUIET = ("Decode batch", "Prefill batch")
 KEPT_STARTS = 8
-_BAD = re.compile(r"(?i)\b(?:error|fail(?:ed|ure)?|fatal|abort(?:ed)?|killed|denied|panic|exception|cannot|refus\w+)\b")
+_BAD = re.compile(r"\b(?:fatal|abort(?:ed)?|killed|denied|panic|exception|cannot|refused)\b")
 _MATCHED = frozenset(("exception", "message", "line", "systemd", "kernel"))
 
 
@@ -136,6 +136,10 @@ class Findings:
                 start.began = t
             start.last = t
         if message.startswith(QUIET):
+            self._works(message.startswith("Decode"))
+            return
+        if "HTTP/1." in message and '" 2' in message:
+            self._works('"POST /v1/' in message)
             return
         number = self.lines
         start.silent = 0.0
@@ -149,6 +153,17 @@ class Findings:
             return
         self._program(number, message, rank, prefixed, pid)
 
+    def _works(self, served: bool) -> None:
+        """A request is served: the log may have begun after the start's own line of that."""
+        start = self._start
+        if not served:
+            return
+        if not start.phases.served:
+            start.phases.served, start.phases.now = True, "ready"
+        if start.seen and start.moved <= start.seen[-1].line:
+            self._cached = None
+        start.moved = self.lines
+
     def _program(self, number: int, message: str, rank: str, prefixed: bool, pid: int | None) -> None:
         start = self._start
         phases = start.phases
@@ -157,7 +172,9 @@ class Findings:
                 start = self._arguments(number, message)
             start.moved, start.phase_began = number, start.last
             self._cached = None
-        elif "%|" in message or "% Completed" in message:
+        if message.startswith("server_args="):
+            return
+        if "%|" in message or "% Completed" in message:
             start.moved, start.bars = number, start.bars + 1
         place, block = self._traces.feed(number, message, rank, prefixed, pid, phases.now)
         if place in _MATCHED:
@@ -181,13 +198,14 @@ class Findings:
     def _match(self, number: int, message: str, place: str, block: Block | None, rank: str) -> None:
         low = message[:SPAN].lower()
         start = self._start
-        found = self._rules.find(message, low) if self._rules.touches(low) else []
+        words = self._rules.words(low)
+        found = self._rules.find(message, low, words) if words else []
         kept = False
         phase = start.phases.now
+        if found and found[0][0].role == "benign":
+            return
         if found or place == "exception":
             phase = (phase_of_frames(block.frames) if block is not None else "") or phase
-        if any(rule.role == "benign" and place in rule.where for rule, _ in found):
-            return
         for rule, groups in found:
             if place in rule.where and self._fits(rule, block, phase):
                 self._keep(Seen(number, message, rule, groups, place, block, rank, phase, start.phases.served))
@@ -196,7 +214,7 @@ class Findings:
         if not kept:
             if place == "exception" and block is not None:
                 self._keep(Seen(number, message, None, {}, place, block, rank, phase, start.phases.served))
-            elif _BAD.search(low[:300]) is not None:
+            elif "rror" in low or "fail" in low or _BAD.search(low[:300]) is not None:
                 start.tail.append((number, message[:500]))
                 self._cached = None
 

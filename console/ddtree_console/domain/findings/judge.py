@@ -34,6 +34,10 @@ def findings(
     flags = {**given, **start.flags}
     maker = remedies.Maker(flags, build, attempts, edited)
     main = _cause(start, maker, closed) or stalls.finding(start, flags)
+    seen = best(start)
+    stall = stalls.dead_child(start, flags, seen) if seen is not None else None
+    if stall is not None and main is not None:
+        return (stall, main)
     if main is None and before is not None and not start.phases.served:
         # the new start has said nothing yet: what ended the one before it still stands
         main = _cause(before, remedies.Maker({**given, **before.flags}, build, attempts[:-1], edited), True)

@@ -148,33 +148,41 @@ class Rules:
     def __len__(self) -> int:
         return len(self.rules)
 
-    def touches(self, low: str) -> bool:
-        """Whether any rule could match a line (lower case). False is certain, True is not."""
-        return bool(self._always) or not self._untouched(WORD.findall(low))
+    def _order(self, i: int) -> tuple[bool, int]:
+        return self.rules[i].role != "benign", i
 
-    def find(self, text: str, low: str = "") -> list[tuple[Rule, Mapping[str, str]]]:
-        """Rules whose literals and patterns fit, strongest first, with the named groups of their pattern."""
-        low = low or text[:SPAN].lower()
+    def words(self, low: str) -> list[str]:
+        """The words of a line (lower case) where a rule could match it, [] where none can: the one look."""
         words = WORD.findall(low)
-        if self._untouched(words) and not self._always:
-            return []
+        return words if self._always or not self._untouched(words) else []
+
+    def find(self, text: str, low: str = "", words: Sequence[str] = ()) -> list[tuple[Rule, Mapping[str, str]]]:
+        """Rules whose literals and patterns fit, strongest first, with the named groups of their pattern."""
+        text = text[:SPAN]
+        low = low or text.lower()
         hits = {i for literal, i in self._always if literal in low}
-        for word in set(words):
+        for word in set(words or WORD.findall(low)):
             for literal, i in self._index.get(word, ()):
                 if i not in hits and literal in low:
                     hits.add(i)
         out: list[tuple[Rule, Mapping[str, str]]] = []
-        for i in sorted(hits):
+        for i in sorted(hits, key=self._order):
             rule, groups = self.rules[i], {}
             if rule.match is not None:
-                match = rule.match.search(text[:SPAN])
+                match = rule.match.search(text)
                 if match is None:
                     continue
                 groups = {k: v for k, v in match.groupdict().items() if v is not None}
-            if rule.unless is None or rule.unless.search(text[:SPAN]) is None:
+            if rule.unless is None or rule.unless.search(text) is None:
+                if rule.role == "benign":
+                    return [(rule, groups)]
                 out.append((rule, groups))
-        out.sort(key=lambda found: -found[0].strength)
+        out.sort(key=_strength)
         return out
+
+
+def _strength(found: tuple[Rule, Mapping[str, str]]) -> int:
+    return -found[0].strength
 
 
 def rules_from_json(rows: Any) -> Rules:

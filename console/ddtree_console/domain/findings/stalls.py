@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ddtree_console.domain.findings.start import Start
+from ddtree_console.domain.findings.start import Seen, Start
 from ddtree_console.domain.findings.types import Evidence, Finding, Remedy
 
 AFTER_ERROR_S = 60.0
@@ -83,6 +83,24 @@ def finding(start: Start, flags: Mapping[str, Any]) -> Finding | None:
         evidence=tuple(evidence),
         remedies=(_REMEDY[slug],) if slug in _REMEDY else (),
         phase=phase,
+        rule="silence",
+    )
+
+
+def dead_child(start: Start, flags: Mapping[str, Any], killed: Seen) -> Finding | None:
+    """The stall of a launcher that waits for ever for a killed child, as the data-parallel controller does."""
+    parallel = _many(flags) or any(s.rule is not None and s.rule.id == "dp-launch" for s in start.seen)
+    if killed.place != "kernel" or not parallel or start.over or start.silent < AFTER_ERROR_S:
+        return None
+    slug = "stalled-dead-child"
+    return Finding(
+        slug=slug,
+        summary=_WORDS[slug].format(s=start.silent),
+        confidence=0.7,
+        fatal=True,
+        evidence=(Evidence(killed.line, killed.text),),
+        remedies=(_REMEDY[slug],),
+        phase=start.phases.now,
         rule="silence",
     )
 

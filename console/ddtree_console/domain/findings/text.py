@@ -40,15 +40,22 @@ def pieces(text: str) -> list[str]:
     """An entry as lines: cut at line breaks, carriage returns, and where a stamp follows other text."""
     if "\x1b" in text:
         text = ANSI.sub("", text)
-    cut = [text] if "\r" not in text and "\n" not in text else [part for part in _BREAKS.split(text) if part]
+    if "\r" not in text and "\n" not in text:
+        cut = [text]
+    else:
+        cut = [part for part in _BREAKS.split(text) if part]
+        if len(cut) > 4:  # a bar that was drawn many times says no more than its last state
+            bars = [i for i, part in enumerate(cut) if "%|" in part and "[20" not in part]
+            drop = frozenset(bars[:-1])
+            cut = [part for i, part in enumerate(cut) if i not in drop]
     out: list[str] = []
     for part in cut:
-        part = part[:LINE_LIMIT]
-        at = part.find("[20", 1, 2000)
-        if at > 0 and ("it/s]" in part or "s/it]" in part or "%|" in part or part[at - 1] not in " \t'\"=("):
-            out.extend(x for x in _GLUED.split(part) if x)
+        bar = "it/s]" in part or "s/it]" in part or "%|" in part
+        at = part.find("[20", 1) if bar or "[20" in part[1:400] else -1
+        if at > 0 and (bar or part[at - 1] not in " \t'\"=("):
+            out.extend(x[:LINE_LIMIT] for x in _GLUED.split(part[: 16 * LINE_LIMIT]) if x)
         else:
-            out.append(part)
+            out.append(part[:LINE_LIMIT])
     return out
 
 

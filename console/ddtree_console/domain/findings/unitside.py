@@ -11,8 +11,8 @@ _RESULT = re.compile(
     r"['\"“„«‘](exit-code|signal|core-dump|oom-kill|timeout|watchdog|start-limit-hit|resources|protocol|exec-condition)['\"”“»’]"
 )
 _RESTART = re.compile(r"Scheduled restart job|restart counter is at (\d+)")
-SILENCE = re.compile(r"\s*\((?:no|without|nothing)\b[^()]*(?:\([^()]*\)[^()]*)*\)\s*$")
-"""a note in a log that stands for silence until its time."""
+SILENCE = re.compile(r"\s*\([^()]*\b(?:no|without|nothing|still)\b[^()]*(?:\([^()]*\)[^()]*)*\)\s*$")
+"""a note in a log that stands for silence until its time; no program prints a whole line in brackets."""
 SIGNALS = {
     "4": "SIGILL",
     "6": "SIGABRT",
