@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ddtree_console.domain import launch
+from ddtree_console.domain.memory import gpus
 from ddtree_console.domain.memory.learnt import FLAGS, MEASURED
 from ddtree_console.domain.plan import Candidate
 from ddtree_console.domain.snapshot import GpuReport
@@ -59,19 +60,7 @@ def _report(reader: GpuReader | None) -> GpuReport:
     return GpuReport()
 
 
-def without(report: GpuReport, gpus: tuple[int, ...], unit: str) -> tuple[list[int], list[int]]:
-    """(free, total) of those GPUs as if the unit had nothing on them; ([], []) where that is not known."""
-    free, total = [], []
-    for gpu in (g for i in gpus for g in report.gpus if g.index == i):
-        own = [p.used for p in gpu.processes if p.unit == unit]
-        if gpu.free is None or gpu.total is None or None in own:
-            return [], []
-        free.append(gpu.free + sum(size for size in own if size is not None))
-        total.append(gpu.total)
-    return (free, total) if len(free) == len(gpus) else ([], [])
-
-
-def entry(candidate: Candidate, values: Mapping[str, Any], free: list[int], total: list[int]) -> dict[str, Any]:
+def entry(candidate: Candidate, values: Mapping[str, Any], free: Sequence[int], total: Sequence[int]) -> dict[str, Any]:
     """One start: its build, the flags that memory depends on, and what its log said."""
     line = launch.read(candidate.unit_text).line
     flags = {k: v for k, v in line.flags.items() if k in FLAGS and isinstance(v, (str, int, float, bool))}
@@ -81,8 +70,8 @@ def entry(candidate: Candidate, values: Mapping[str, Any], free: list[int], tota
         "model": line.model or "",
         "flags": flags,
         "measured": {k: v for k, v in values.items() if k in MEASURED},
-        "free": free,
-        "total": total,
+        "free": list(free),
+        "total": list(total),
     }
 
 
@@ -92,7 +81,7 @@ def note(tx: Tx, candidate: Candidate, served: Served) -> None:
     if not values:
         return
     try:
-        free, total = without(_report(tx.gpus()), tx.plan.gpus, tx.unit)
+        free, total = gpus.without(_report(tx.gpus()), tx.plan.gpus, tx.unit)
         made = {**entry(candidate, values, free, total), "tx": tx.id, "wall": round(tx.clock.wall(), 3)}
         durable.write_json(file(tx.roots, tx.unit), {"starts": [*read(tx.roots, tx.unit), made][-KEPT:]})
     except (OSError, ValueError) as error:
