@@ -47,11 +47,16 @@ def fetch(release: str, seconds: float = 600.0) -> Path:
     return kept
 
 
-def unpack(wheel: Path, where: Path) -> Path:
-    """The wheel's Python and metadata, without binaries and other trees: what an inspector reads."""
+READ = ("/srt/server_args.py", "/srt/arg_groups/", "/srt/speculative/", "/srt/parser/", "/version.py", ".dist-info/")
+"""parts of a wheel in which an inspector looks for flags; the rest only holds choices and takes seconds to unpack."""
+
+
+def unpack(wheel: Path, where: Path, parts: tuple[str, ...] = ("",)) -> Path:
+    """The wheel's Python and metadata, without binaries and other trees; only what lies in one of those parts."""
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            if name.startswith("sglang") and (name.endswith(".py") or ".dist-info/" in name):
+            wanted = name.startswith("sglang") and (name.endswith(".py") or ".dist-info/" in name)
+            if wanted and any(part in name for part in parts):
                 archive.extract(name, where)
     return where
 

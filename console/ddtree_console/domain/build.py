@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BuildFlag:
-    """One option of the build. name: dash name without `--`. kind: str | int | float | bool | list | '' (not known).
+    """One option of the build. name: dash name without `--`. kind: str | int | float | bool | list | size (a whole
+    number that may end in k, M, ..) | '' (not known).
 
     default: as in the source, None where it is computed or absent. file: where it is declared, with its line.
     deprecated: why, or ''. instead: the flag that the source names as the new one, without `--`, or ''. refused: the
@@ -26,6 +27,8 @@ class BuildFlag:
     deprecated: str = ""
     instead: str = ""
     refused: bool = False
+    items: str = ""
+    """kind of a list's members, '' where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def _flag(raw: Any) -> BuildFlag | None:
         return None
     texts = {
         key: raw[key]
-        for key in ("name", "kind", "help", "file", "deprecated", "instead")
+        for key in ("name", "kind", "help", "file", "deprecated", "instead", "items")
         if isinstance(raw.get(key), str)
     }
     return BuildFlag(

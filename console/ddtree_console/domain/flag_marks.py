@@ -11,7 +11,8 @@ from ddtree_console.domain.build import Build, BuildFlag, FlagMark, flag
 from ddtree_console.domain.engines import sglang_graphs, sglang_renames
 from ddtree_console.domain.secrets import is_secret_name
 
-_WHOLE = re.compile(r"[+-]?\d[\d_]*(\.\d+)?([kKmMgGtT]i?)?\Z")
+_WHOLE = re.compile(r"\s*[+-]?\d+(_\d+)*\s*\Z")
+_SIZE = re.compile(r"[+-]?\d+(\.\d+)?[kKmMgGtT]?i?\Z")
 NEAR = 0.75
 """likeness from which another name is offered as the one that was meant."""
 
@@ -164,19 +165,20 @@ def _bad_value(taker: BuildFlag, name: str, value: Any) -> str:
             return ""
         return f"--{name} takes no value, and {_told(name, value)} is given"
     if value is True:
-        return f"--{name} wants a value" if taker.kind in ("int", "float", "str", "list") else ""
+        return f"--{name} wants a value" if taker.kind in ("int", "float", "str", "list", "size") else ""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
-    if len(items) > 1 and taker.kind in ("int", "float", "str"):
+    if len(items) > 1 and taker.kind in ("int", "float", "str", "size"):
         return f"--{name} takes one value, and {len(items)} are given"
+    kind = taker.items if taker.kind == "list" else taker.kind
     for item in items:
         text = str(item)
         if taker.choices and text not in taker.choices:
             near = difflib.get_close_matches(text, list(taker.choices), 1, 0.6)
             some = ", ".join(taker.choices[:12]) + (", ..." if len(taker.choices) > 12 else "")
             return f"{_told(name, item)} is none of {some}" + (f"; nearest: {near[0]}" if near else "")
-        if taker.kind == "int" and not _WHOLE.match(text):
+        if (kind == "int" and not _WHOLE.match(text)) or (kind == "size" and not _SIZE.match(text)):
             return f"{_told(name, item)} is no whole number"
-        if taker.kind == "float" and not _number(text):
+        if kind == "float" and not _number(text):
             return f"{_told(name, item)} is no number"
     return ""
 

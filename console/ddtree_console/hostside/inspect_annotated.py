@@ -115,11 +115,19 @@ class Annotated:
             "name": name,
             "aliases": aliases,
             "kind": found,
+            "items": self._items(kind) if found == "list" and "type_parser" not in given else "",
             "default": default,
             "choices": choices,
             "help": text[:HELP_CHARS],
             **deprecation(more, action, text, False),
         }
+
+    def _items(self, node: ast.expr) -> str:
+        """Kind of the members of a `List[..]` somewhere in a type."""
+        for inside in ast.walk(node):
+            if isinstance(inside, ast.Subscript) and called(inside.value) in ("List", "list"):
+                return _KINDS.get(called(inside.slice), "str")
+        return ""
 
     def _kind(self, module: Module, node: ast.expr) -> tuple[str, list[str]]:
         """(kind, choices) of a type: Optional and `| None` taken off, Literal gives choices."""

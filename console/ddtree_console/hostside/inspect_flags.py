@@ -103,6 +103,7 @@ class FlagReader:
             "name": long[0],
             "aliases": [*long[1:], *(o for o in options if not o.startswith("--") and o not in long)],
             "kind": kind_for(given, action),
+            "items": TYPES.get(called(given["type"]), "") if "type" in given else "str",
             "default": plain(default) if default is not UNKNOWN else None,
             "choices": texts(choices),
             "help": text[:HELP_CHARS] if isinstance(text, str) else "",

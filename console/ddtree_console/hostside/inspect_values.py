@@ -12,6 +12,8 @@ from ddtree_console.hostside.inspect_source import Function, Module, Sources, im
 UNKNOWN = object()
 """stands for a value that only running the code would tell."""
 DEEPEST = 40
+MOST_STEPS = 20_000
+"""of one evaluation: `A = A + A` doubles with each level."""
 LONGEST = 4096
 
 
@@ -20,10 +22,12 @@ class Values:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self._steps = 0
 
     def of(self, node: ast.AST | None, module: Module, local: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
         """The value, or UNKNOWN. local: names bound around it, already evaluated."""
-        if node is None or depth > DEEPEST:
+        self._steps = 0 if depth == 0 else self._steps + 1
+        if node is None or depth > DEEPEST or self._steps > MOST_STEPS:
             return UNKNOWN
         names = local or {}
         if isinstance(node, ast.Constant):

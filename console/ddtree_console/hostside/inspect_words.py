@@ -12,7 +12,7 @@ from ddtree_console.hostside.inspect_values import UNKNOWN
 _INSTEAD = re.compile(r"\b(?:[Uu]se|alias for)\W{1,3}(--[a-z0-9][a-z0-9-]*(?:=[a-z0-9_]+)?)")
 HELP_CHARS = 400
 """characters of a help text that are kept."""
-TYPES = {"int": "int", "float": "float", "str": "str", "human_readable_int": "int"}
+TYPES = {"int": "int", "float": "float", "str": "str", "human_readable_int": "size"}
 """a `type=` function -> the kind of what it reads. `bool` is none: argparse reads any text with it."""
 
 
