@@ -1,0 +1,108 @@
+"""Sampled decoding keeps the target's distribution, in every mode; and what the filters keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from ddtree_kernels.decode.engine import Engine
+from ddtree_kernels.decode.round import Place
+from ddtree_kernels.decode.sampling import Chooser, Sampling
+from ddtree_kernels.decode.settings import Settings
+from ddtree_kernels.models.api import Pair
+from tests.decode.pairs import engine, pair
+
+PROMPT = [1, 2, 3, 0, 5]
+SAMPLES = 400
+
+
+def exact(one: Pair, temperature: float) -> dict[tuple[int, int], float]:
+    """Probability of every two tokens behind the prompt, from the target's forward passes alone."""
+    cache = engine(one, Settings("autoregressive")).round.cache
+
+    def after(tokens: list[int]) -> list[float]:
+        hidden, _ = one.target.forward(torch.tensor(tokens), torch.arange(len(tokens)), cache, 0, features=False)
+        found: list[float] = torch.softmax(one.target.logits(hidden[-1]) / temperature, -1).tolist()
+        return found
+
+    first = after(PROMPT)
+    return {(a, b): p * q for a, p in enumerate(first) for b, q in enumerate(after([*PROMPT, a]))}
+
+
+def sampled(decoder: Engine, temperature: float, seed: int) -> Counter[tuple[int, int]]:
+    """The two tokens that rounds emit behind the prompt, whose last token is the root; the prompt is read once."""
+    decoder.choose.set(Sampling(temperature=temperature), seed)
+    list(decoder._prefill(PROMPT[:-1]))
+    length, root, found = len(PROMPT) - 1, torch.tensor(PROMPT[-1:]), Counter[tuple[int, int]]()
+    for _ in range(SAMPLES):
+        decoder.round.place = Place(length, root, length, None)
+        got: list[int] = []
+        for row in decoder._rounds(False):
+            got += row[: row[-3]]
+            if len(got) >= 2:
+                break
+        found[got[0], got[1]] += 1
+    return found
+
+
+def p_value(found: Counter[tuple[int, int]], expected: dict[tuple[int, int], float]) -> float:
+    """Of Pearson's chi-square; rare cells together."""
+    rare = {pair for pair, p in expected.items() if p * SAMPLES < 5}
+    cells = [(found[pair], p * SAMPLES) for pair, p in expected.items() if pair not in rare]
+    cells.append((sum(found[pair] for pair in rare), sum(expected[pair] for pair in rare) * SAMPLES))
+    cells = [(have, want) for have, want in cells if want > 0]
+    chi = sum((have - want) ** 2 / want for have, want in cells)
+    half = torch.tensor([(len(cells) - 1) / 2, chi / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "temperature"),
+    [
+        (Settings("linear"), 1.0),
+        (Settings("ddtree", 8), 1.0),
+        (Settings("ddtree", 12, spine=True, draft_temperature=0.5), 2.0),
+        (Settings("shadow-linear", 8), 1.0),
+    ],
+    ids=lambda value: f"{value.mode}-{value.budget}" if isinstance(value, Settings) else str(value),
+)
+def test_the_target_s_distribution_is_kept(settings: Settings, temperature: float) -> None:
+    one = pair(scale=0.25, layers=1)
+    expected = exact(one, temperature)
+    assert max(expected.values()) < 0.4, "too sure a target: every rule would pass"
+    assert p_value(sampled(engine(one, settings), temperature, 12), expected) > 1e-3
+
+
+def test_the_test_sees_a_wrong_temperature() -> None:
+    one = pair(scale=0.25, layers=1)
+    assert p_value(sampled(engine(one, Settings("ddtree", 8)), 1.6, 12), exact(one, 1.0)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"top_k": 2}, {0, 1}),
+        ({"top_p": 0.7}, {0, 1}),
+        ({"top_p": 0.01}, {0}),
+        ({"min_p": 0.5}, {0, 1}),
+        ({"top_k": 3, "top_p": 0.45}, {0}),
+        ({}, {0, 1, 2, 3}),
+    ],
+)
+def test_filters_keep_what_they_say(options: dict[str, float], kept: set[int]) -> None:
+    choose = Chooser(torch.device("cpu"))
+    choose.set(Sampling(temperature=1.0, **options), 3)  # type: ignore[arg-type]
+    logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05])).expand(2000, 4)
+    assert set(choose(logits).tolist()) == kept
+
+
+def test_a_seed_gives_the_same_tokens_again() -> None:
+    decoder = engine(pair(), Settings("ddtree", 8))
+
+    def run(seed: int) -> list[int]:
+        return [t for part in decoder.generate(PROMPT, Sampling(30, temperature=1.5), seed) for t in part]
+
+    assert run(5) == run(5)
+    assert run(5) != run(6)
