@@ -32,14 +32,15 @@ class Inspection:
     def __init__(self, roots: Roots, raw: Mapping[str, Any]) -> None:
         self._roots = roots
         self.engine = str(raw.get("engine") or "sglang")
-        self.python = str(raw.get("python") or "/usr/bin/python3")
-        self.workdir = str(raw.get("workdir") or "/")
+        command = raw.get("command")
+        self.command = [str(word) for word in command] if isinstance(command, list) else []
+        self.python = str(raw.get("python") or "") or python_of(self.command)
+        workdir = str(raw.get("workdir") or "/")
+        self.workdir = os.environ.get("HOME", "/") if workdir == "~" else workdir
         given = raw.get("env")
         env = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
         home = os.environ.get("HOME", "") if raw.get("user") else ""
         self.env = environment(env, str(raw.get("pythonpath") or ""), home)
-        command = raw.get("command")
-        self.command = [str(word) for word in command] if isinstance(command, list) else []
         self.problems: list[str] = []
         self.answer: dict[str, Any] = {
             "engine": self.engine,
@@ -182,6 +183,21 @@ class Inspection:
             self.answer.update(source="help", flags=[asdict(flag) for flag in flags])
         else:
             self.problems.append(f"flags are not known, because {' '.join(argv)} printed none")
+
+
+def python_of(command: Sequence[str]) -> str:
+    """The interpreter of a command: itself, or what the first line of a script (venv/bin/sglang) names."""
+    if not command:
+        return "/usr/bin/python3"
+    if Path(command[0]).name.startswith("python"):
+        return command[0]
+    try:
+        with Path(command[0]).open("rb") as file:
+            first = file.readline(512).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    word = first[2:].split()[:1] if first.startswith("#!") else []
+    return word[0] if word and Path(word[0]).name.startswith("python") else ""
 
 
 def _parents(where: Interpreter) -> list[str]:

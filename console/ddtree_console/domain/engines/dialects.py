@@ -10,7 +10,10 @@ from typing import Any
 from ddtree_console.domain.engines.base import DialectError
 from ddtree_console.domain.spec import Speculative
 
+READ = "build:"
+"""begins the name of a dialect that was read from a build and is none of the known ones."""
 _RELEASE = re.compile(r"(?:stock|plugin)-0\.5\.(\d+)\Z")
+_WORD = re.compile(r"[A-Za-z0-9_-]*\Z")
 FIRST_DFLASH, LAST_READ, PLUGIN_RELEASE = 11, 23, 12
 
 
@@ -57,6 +60,8 @@ def find(name: str | None) -> Dialect:
     """The dialect of that name; None is a build that has not been named, which only promises linear DFLASH."""
     if name is None:
         return Dialect("unnamed build", tree=False)
+    if name.startswith(READ):
+        return _read(name)
     if name == "plugin":
         name = f"plugin-0.5.{PLUGIN_RELEASE}"
     for fork in _FORKS:
@@ -70,6 +75,44 @@ def find(name: str | None) -> Dialect:
         return Dialect(name, tree=False, release=release)
     known = ", ".join([f"stock-0.5.N (N to {LAST_READ})", *TREE_NAMES, f"plugin-0.5.N (N from {PLUGIN_RELEASE})"])
     raise DialectError(f"dialect {name!r} is not known; known are {known}")
+
+
+def name_of(dialect: Dialect) -> str:
+    """The name by which `find` gives the same spelling: of a known dialect where one spells so."""
+    same = ("algorithm", "switch", "budget", "width", "mode_env", "tree")
+    candidates = [fork.name for fork in _FORKS]
+    if dialect.release is not None:
+        candidates += [f"plugin-0.5.{dialect.release}", f"stock-0.5.{dialect.release}"]
+    for name in candidates:
+        try:
+            known = find(name)
+        except DialectError:
+            continue
+        if not known.tree and not dialect.tree:
+            return name
+        if all(getattr(known, key) == getattr(dialect, key) for key in same):
+            return name
+    parts = [f"{key}={getattr(dialect, key)}" for key in ("algorithm", "switch", "budget", "width")]
+    parts += [f"mode_env={int(dialect.mode_env)}", f"tree={int(dialect.tree)}"]
+    return READ + ",".join([*parts, *([f"release={dialect.release}"] if dialect.release is not None else [])])
+
+
+def _read(name: str) -> Dialect:
+    """The dialect in a name that `name_of` made; DialectError for any other."""
+    given = dict(part.partition("=")[::2] for part in name[len(READ) :].split(","))
+    if any(not _WORD.match(value) for value in given.values()) or "algorithm" not in given:
+        raise DialectError(f"dialect {name!r} is not known: it was not read from a build")
+    release = given.get("release", "")
+    return Dialect(
+        name,
+        given["algorithm"],
+        given.get("switch", ""),
+        given.get("budget", ""),
+        given.get("width", ""),
+        given.get("mode_env") == "1",
+        int(release) if release.isdigit() else None,
+        given.get("tree") == "1",
+    )
 
 
 def spell(name: str | None, intent: Speculative | None) -> Spelling:
