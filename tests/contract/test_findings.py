@@ -8,10 +8,14 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+import pytest
+
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.findings.apply import make
 from ddtree_console.domain.findings.types import Finding, from_json
 from ddtree_console.domain.spec import Fleet, Profile
+from ddtree_console.services.errors import HostError
+from ddtree_console.services.report import report
 from tests.contract.consoles import Screen, fleet_of, profile, screen
 from tests.contract.real import RealHost
 
@@ -81,6 +85,16 @@ async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host:
         print("seconds from line to console", late)
         if real_host.kind == "lab":
             assert max(late) < 1.0, late
+        text = await report(see.console, see.key, history[-1]["tx"])
+        assert KEY not in text
+        for wanted in (
+            "kv-budget-too-small",
+            "flag mem-fraction-static 0.88 -> 0.93",
+            "RuntimeError: Not enough memory",
+        ):
+            assert wanted.replace("_", "\\_").replace(">", "\\>") in text or wanted in text, text
+        with pytest.raises(HostError, match="no transaction"):
+            await report(see.console, see.key, "20000101-000000-0000")
 
 
 async def test_an_operators_own_rule_travels_with_the_plan(real_host: RealHost) -> None:

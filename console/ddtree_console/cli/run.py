@@ -20,6 +20,7 @@ MODULES = {
     "rollback": "deploy",
     "logs": "logs",
     "history": "history",
+    "report": "report",
     "adopt": "adopt",
     "check": "check",
     "gpu-check": "gpu_check",
