@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from ddtree_kernels.decode.engine import Counts, Engine, PromptError
 from ddtree_kernels.decode.graphs import CaptureError, capture, capture_error
 from ddtree_kernels.decode.sampling import Sampling
 from ddtree_kernels.decode.settings import Settings, SettingsError
+from ddtree_kernels.ops.tree_accept import Accepted
 from tests.decode.pairs import BLOCK, engine, pair
 
 PROMPTS = ([1, 2, 3], [5, 0, 5, 0, 4, 4, 2, 1, 3], list(range(6)) * 3)
@@ -22,9 +25,9 @@ OTHERS = (
 )
 
 
-def greedy(decoder: Engine, prompt: list[int], tokens: int = TOKENS, **options: object) -> tuple[list[int], Counts]:
+def greedy(decoder: Engine, prompt: list[int], tokens: int = TOKENS, **options: Any) -> tuple[list[int], Counts]:
     counts = Counts()
-    sampling = Sampling(tokens, temperature=0, **options)  # type: ignore[arg-type]
+    sampling = Sampling(tokens, temperature=0, **options)
     return [t for part in decoder.generate(prompt, sampling, 0, counts) for t in part], counts
 
 
@@ -79,18 +82,18 @@ def test_shadow_emits_the_chain_and_counts_the_tree() -> None:
         assert have.longer > 0 and tree.rounds < chain.rounds
 
 
-def test_a_tree_that_contradicts_its_chain_is_counted() -> None:
+def test_a_tree_that_contradicts_its_chain_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A faulty accept kernel, put in its place: the shadow's output stays right and the disagreement is told."""
     decoder = engine(pair(), Settings("shadow-linear", 8))
     good = [greedy(decoder, prompt) for prompt in PROMPTS]
     plain = decoder.round._compare
 
-    def faulty(walked: object, count: torch.Tensor) -> None:
-        nodes = walked.nodes.clone()  # type: ignore[attr-defined]
+    def faulty(walked: Accepted, count: torch.Tensor) -> None:
+        nodes = walked.nodes.clone()
         nodes[0, 1:] = -1
-        plain(type(walked)(nodes, torch.ones_like(walked.counts), walked.bonus), count)  # type: ignore[attr-defined,call-arg]
+        plain(Accepted(nodes, torch.ones_like(walked.counts), walked.bonus), count)
 
-    decoder.round._compare = faulty  # type: ignore[assignment]
+    monkeypatch.setattr(decoder.round, "_compare", faulty)
     bad = [greedy(decoder, prompt) for prompt in PROMPTS]
     assert [tokens for tokens, _ in bad] == [tokens for tokens, _ in good]
     assert sum(counts.contradictions for _, counts in good) == 0
@@ -105,9 +108,9 @@ def test_shadow_needs_room_for_the_chain() -> None:
 
 @pytest.mark.parametrize("given", [{"mode": "tree"}, {"budget": 0}, {"budget": 1025}, {"draft_temperature": 0.0},
                                    {"draft_temperature": float("nan")}, {"top_k": 0}])  # fmt: skip
-def test_impossible_settings_are_named(given: dict[str, object]) -> None:
+def test_impossible_settings_are_named(given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=next(iter(given)).replace("_", ".")):
-        Settings(**given)  # type: ignore[arg-type]
+        Settings(**given)
 
 
 @pytest.mark.parametrize("settings", [Settings("autoregressive"), Settings("ddtree", 8)], ids=lambda s: s.mode)

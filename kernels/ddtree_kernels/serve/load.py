@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from ddtree_kernels.models import DraftConfig, LayerShape, TargetConfig, Tokenizer
 
 
+_SMALL = 64 << 20
+"""Bytes of a target whose matrices are too small to share out: threads would only wait for each other."""
+
+
 class StartError(RuntimeError):
     """What was asked for cannot be; one line."""
 
@@ -110,6 +114,8 @@ def load(args: argparse.Namespace) -> Loaded:
         pool.free_memory(device), need, context=context, fraction=args.mem_fraction_static,
         most=args.max_total_tokens, device=device.type,
     )  # fmt: skip
+    if device.type == "cpu" and need.weights < _SMALL:
+        torch.set_num_threads(1)
     with timed(times, "load_weight"):
         pair = _weights(target_path, draft_path, tokenizer, device, dtype)
     with timed(times, "kv_cache_allocation"):
