@@ -145,8 +145,10 @@ def _memory(inputs: Inputs, tp: int) -> tuple[int, int]:
         at = first + free.index(least)
         why = f"GPU {at} of the slot has {least / 2**30:.1f} GiB free, another {most / 2**30:.1f}: SGLang refuses that"
         raise Refused(why, f"free GPU {at} of the slot")
-    total = inputs.total[first : first + tp] or free
-    return least, max(least, min(total))
+    total = max(least, min(inputs.total[first : first + tp] or free))
+    if total <= 0:
+        raise Unknown("the size of the GPUs is not known")
+    return least, total
 
 
 def build(inputs: Inputs) -> Launch:

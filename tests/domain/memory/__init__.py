@@ -1,0 +1,1 @@
+"""Memory of a launch: references, properties, levers, bad input, what starts taught."""
