@@ -11,7 +11,7 @@ import torch
 
 from ddtree_kernels.models import Qwen3, load_pair, target_names
 from ddtree_kernels.tiny import train
-from ddtree_kernels.tiny.batched import fresh
+from ddtree_kernels.tiny.batched import fresh, target_forward
 from ddtree_kernels.tiny.measure import greedy
 from ddtree_kernels.tiny.rollouts import continuations
 from ddtree_kernels.tiny.shapes import DRAFT, TARGET
@@ -71,7 +71,7 @@ def test_sampling_follows_the_probabilities() -> None:
     target = Qwen3(config, weights)
     prompts = torch.tensor([[7, 200, 31]]).expand(4000, -1)
     said = continuations(target, prompts, 1, torch.ones(4000), torch.Generator().manual_seed(1))[:, 3]
-    logits, _ = train.target_forward(weights, config, prompts[:1])
+    logits, _ = target_forward(weights, config, prompts[:1])
     want = torch.softmax(logits[0, -1].float(), dim=-1)
     have = torch.bincount(said, minlength=512) / 4000
     likely = want > 0.01

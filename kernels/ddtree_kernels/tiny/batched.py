@@ -78,9 +78,8 @@ def draft_forward(
     ids = torch.full((batch, count, block), config.mask_token_id, device=device)
     ids[..., 0] = roots
     x = F.embedding(ids.flatten(1), embedding)
-    context = stack.rms_norm(
-        F.linear(features, weights["fc.weight"]), weights["hidden_norm.weight"], shape.rms_norm_eps
-    )
+    mixed = F.linear(features, weights["fc.weight"]).to(features.dtype)
+    context = stack.rms_norm(mixed, weights["hidden_norm.weight"], shape.rms_norm_eps)
     positions = (anchors[..., None] + torch.arange(block, device=device)).flatten(1)
     own = rope.turns(positions, turns, shape.rope, x.dtype)
     theirs = rope.turns(torch.arange(length, device=device), turns, shape.rope, x.dtype)

@@ -264,11 +264,10 @@ def main(arguments: list[str] | None = None) -> int:
                 options.work, tokenizer, options.device, options.target_steps, options.target_batch, options.length
             )
         elif stage == "rollouts":
-            rounded = {key: tensor.bfloat16().to(tensor.dtype) for key, tensor in target.items()}
-            target = rounded  # the drafter meets the target as it is shipped
-            made = make_rollouts(
-                options.work, Qwen3(TARGET_CONFIG, target), tokenizer, options.rollouts, options.rollout_size
-            )
+            # the drafter meets the target as it is shipped
+            target = {key: tensor.bfloat16().to(tensor.dtype) for key, tensor in target.items()}
+            served = Qwen3(TARGET_CONFIG, target)
+            made = make_rollouts(options.work, served, tokenizer, options.rollouts, options.rollout_size)
         elif stage == "draft":
             draft = train_draft(
                 options.work, target, made, options.device, options.draft_steps, options.draft_batch, options.blocks
