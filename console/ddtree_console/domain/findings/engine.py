@@ -12,7 +12,7 @@ from typing import Any
 from ddtree_console.domain.findings import judge, text, unitside
 from ddtree_console.domain.findings.attempts import Attempted
 from ddtree_console.domain.findings.blocks import Block, Tracebacks
-from ddtree_console.domain.findings.phases import phase_of_frames
+from ddtree_console.domain.findings.phases import phase_of_frames, phase_of_text
 from ddtree_console.domain.findings.rules import SPAN, Rule, Rules
 from ddtree_console.domain.findings.start import Seen, Start
 from ddtree_console.domain.findings.types import Finding
@@ -205,7 +205,7 @@ class Findings:
         if found and found[0][0].role == "benign":
             return
         if found or place == "exception":
-            phase = (phase_of_frames(block.frames) if block is not None else "") or phase
+            phase = phase_of_text(low) or (phase_of_frames(block.frames) if block is not None else "") or phase
         for rule, groups in found:
             if place in rule.where and self._fits(rule, block, phase):
                 self._keep(Seen(number, message, rule, groups, place, block, rank, phase, start.phases.served))
@@ -249,9 +249,8 @@ class Findings:
             if rule.role == "benign":
                 continue
             if rule.role != "wrapper" and ("exception" in rule.where or "message" in rule.where):
-                phase = wrapper.phase or ("graphs" if "graph" in wrapper.text else "")
                 seen = Seen(
-                    wrapper.line, wrapper.text, rule, groups, wrapper.place, wrapper.block, wrapper.rank, phase,
+                    wrapper.line, wrapper.text, rule, groups, wrapper.place, wrapper.block, wrapper.rank, wrapper.phase,
                     wrapper.served, inner=True,
                 )  # fmt: skip
                 self._start.keep(seen)

@@ -38,9 +38,10 @@ def findings(
     stall = stalls.dead_child(start, flags, seen) if seen is not None else None
     if stall is not None and main is not None:
         return (stall, main)
-    if main is None and before is not None and not start.phases.served:
-        # the new start has said nothing yet: what ended the one before it still stands
-        main = _cause(before, remedies.Maker({**given, **before.flags}, build, attempts[:-1], edited), True)
+    if before is not None and not start.phases.served and (main is None or main.rule == "start-limit"):
+        # the new start has said nothing of its own: what ended the one before it still stands
+        earlier = _cause(before, remedies.Maker({**given, **before.flags}, build, attempts[:-1], edited), True)
+        main = earlier or main
     shown = [s for s in start.seen if s.rule is not None and s.rule.role == "badge" and s.rule.slug not in HINTS]
     badges = [_made(s, start, maker, False) for s in shown]
     if main is None:
@@ -116,10 +117,10 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
         return False
     if start.over in ("exit", "gone"):
         return True
-    if rule is not None and rule.role == "consequence":
-        return bool(start.over) and closed and rule.slug != "unknown"
     if rule is not None and rule.fatal == "always":
         return True
+    if rule is not None and rule.role == "consequence":
+        return bool(start.over) and closed and rule.slug != "unknown"
     if start.over or start.silent >= stalls.AFTER_ERROR_S:
         return True
     if seen.line < start.moved or rule is None or rule.role in ("wrapper", "symptom"):

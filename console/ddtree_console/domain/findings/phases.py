@@ -37,6 +37,13 @@ def phase_of_frames(frames: Iterable[str]) -> str:
     return ""
 
 
+def phase_of_text(low: str) -> str:
+    """What a line itself says was under way (lower case): a wrapper's words, '' for none."""
+    if "graph failed" in low or "graph capture failed" in low or "for prefill runner" in low:
+        return "piecewise graphs" if "piecewise" in low or "prefill" in low else "graphs"
+    return ""
+
+
 def is_graphs(phase: str) -> bool:
     """Whether a graph is being captured."""
     return "graphs" in phase

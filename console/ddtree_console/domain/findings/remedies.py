@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -175,7 +176,8 @@ class Maker:
             if high is not None and now is not None and high > now:
                 return Edit("flag", FRACTION, op, round((now + high) / 2, 3)) if high - now >= memory.ROOM else None
             if named is not None:
-                return Edit("flag", FRACTION, op, named) if named < 1 else None
+                above = math.floor(named * 100 + 1) / 100  # the program says `above`: the next hundredth
+                return Edit("flag", FRACTION, op, above) if above < 1 else None
             return Edit("flag", FRACTION, op)
         if now is None:
             return Edit("flag", FRACTION, op)
