@@ -95,7 +95,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--on-failure", choices=("back", "stop", "leave"), default="back")
     one.add_argument("--hold", type=_seconds, metavar="S", help="seconds that it must hold before the commit")
     one.add_argument("--reason", default="", metavar="TEXT", help="kept in the host's history")
-    one.add_argument("--force", action="store_true", help="override a unit edited by hand; needs --reason")
+    one.add_argument(
+        "--force", action="store_true", help="override failed checks, or a unit edited by hand; needs --reason"
+    )
     one.add_argument("--takeover", action="store_true", help="end another's transaction first (logged)")
     one.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     one = add("rollback", "go back now; a running transaction is asked to")
@@ -117,8 +119,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--output", default="", metavar="FILE", help="default: standard output")
     one = add("adopt", "make a profile of a unit: on a host, or a local .service file")
     one.add_argument("what", nargs="+", metavar="HOST UNIT | FILE.service")
-    one = add("check", "connection, sudo, python, systemd, unit, port, GPUs, way back")
+    one = add("check", "what stands in the way of a deployment: host, environment, CUDA, models, GPUs, way back")
     one.add_argument("scope", type=_scope, metavar="HOST[/SERVICE]")
+    one.add_argument("--profile", default="", metavar="NAME", help="of a service: default is its current one")
+    one.add_argument("--against", type=_scope, metavar="HOST[/SERVICE]", help="another environment, side by side")
+    one.add_argument("--all", action="store_true", help="with --against: also what is the same")
     one = add(
         "gpu-check", "do Triton, DDTree's kernels and CUDA graphs work on a free GPU, with a service's interpreter"
     )

@@ -6,12 +6,14 @@ import argparse
 import asyncio
 
 from ddtree_console.cli import live
+from ddtree_console.cli.check import rows
 from ddtree_console.cli.events_text import Narrator, exit_code
 from ddtree_console.cli.output import Output, safe
 from ddtree_console.domain.events import OUTCOME
 from ddtree_console.services.api import DeployPreview, Submitted
 from ddtree_console.services.console import LiveConsole
 from ddtree_console.services.errors import HostError
+from ddtree_console.services.preflight import ChecksFailed
 
 
 def main(args: argparse.Namespace, output: Output) -> int:
@@ -48,6 +50,8 @@ def main(args: argparse.Namespace, output: Output) -> int:
 
     try:
         return live.with_console(args, args.key, work)
+    except ChecksFailed as refused:
+        return _refused(refused, output)
     except KeyboardInterrupt:
         if submitted:
             output.note(
@@ -55,6 +59,20 @@ def main(args: argparse.Namespace, output: Output) -> int:
             )
             output.note(f"`ddtree-console rollback {args.key}` asks it to go back")
         raise
+
+
+def _refused(refused: ChecksFailed, output: Output) -> int:
+    """Every check that refused, with its remedy; 7."""
+    if output.as_json:
+        about = {"host": refused.host, "action": refused.action, "cause": refused.cause, "next": refused.next_step}
+        output.json({"ok": False, **about, "code": refused.code, "checks": rows(refused.failed)})
+    output.note(f"ddtree-console: {refused.host}: {refused.action}: refused, nothing was changed")
+    for check in refused.failed:
+        output.note(f"✖ {check.name}: {check.evidence}")
+        if check.remedy:
+            output.note(f"    {check.remedy}")
+    output.note("  next: mend that, or deploy with --force --reason TEXT; the history keeps the reason")
+    return refused.code
 
 
 async def _rollback_preview(console: LiveConsole, args: argparse.Namespace) -> str:

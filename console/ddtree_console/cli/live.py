@@ -7,7 +7,7 @@ import asyncio
 import getpass
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -106,6 +106,12 @@ async def _with(console: LiveConsole, work: Work) -> int:
         return await job
     finally:
         await _end(job, follow)
+
+
+def with_hosts(args: argparse.Namespace, fleet: Fleet, names: Collection[str], work: Work) -> int:
+    """Follows those hosts of the fleet, runs `work`; its exit code."""
+    some = replace(fleet, hosts=tuple(h for h in fleet.hosts if h.name in names))
+    return asyncio.run(_with(build(some, args.read_only), work))
 
 
 def with_console(args: argparse.Namespace, scope: str | None, work: Work) -> int:

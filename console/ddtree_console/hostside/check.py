@@ -128,7 +128,7 @@ def gpus(roots: Roots, slots: list[Asked], states: Mapping[str, UnitState]) -> I
             if report.gpus and not roots.path:
                 yield _row(check_gpu.health(one.slot, report), one)
     archs = {str(g.index): check_cuda.capability(g.capability, g.name) for g in report.gpus}
-    yield {"facts": {"driver": report.driver, "cuda": report.cuda, "archs": archs}}
+    yield {"facts": {"driver": report.driver, "cuda": report.cuda, "archs": archs, "report": asdict(report)}}
 
 
 def _row(finding: Finding, one: Asked) -> dict[str, Any]:

@@ -168,7 +168,8 @@ def _inside(roots: Roots, about: Target, python: Python, moved: bool) -> list[di
         facts = {"cuda": asdict(cuda), "packages": versions, "python": python.version, "needs": needs}
         rows.append({"facts": facts})
         rows += [{"finding": asdict(one)} for one in found]
-    if not moved:
+    if about.package and not moved:
+        # another program may make of --model what it likes
         rows += [{"finding": asdict(one)} for one in safely("model", lambda: check_model.check(about, env))]
     return rows
 
@@ -182,7 +183,7 @@ def look(roots: Roots, about: Target, service: str) -> Iterator[dict[str, Any]]:
     for one in safely("host memory", lambda: check_room.check(roots, about, about.env)):
         yield row(one)
     moved = bool(roots.path)
-    if moved and about.model:
+    if moved and about.package:
         yield row(Finding("model", "unknown", "not known, because this host's paths are moved (--roots)"))
     if not about.python:
         yield row(Finding("interpreter", "unknown", f"not known, because {about.why or 'the unit names none'}"))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from ddtree_console.domain.snapshot import HostSnapshot
+from ddtree_console.domain.snapshot import GpuReport, HostSnapshot
 from ddtree_console.domain.spec import Host, Profile, Service
 from ddtree_console.services import plans
 from ddtree_console.services.api import Check
 from ddtree_console.services.commands import Commands
 from ddtree_console.services.errors import HostError
-from ddtree_console.services.history import check as host_checks
+from ddtree_console.services.wire import build, mapping
 
 
 def own(host: HostSnapshot, error: HostError | None) -> list[Check]:
@@ -69,17 +70,38 @@ def slot(
     return {**asked, **more}, None
 
 
-async def ask(
-    commands: Commands, snapshot: HostSnapshot, slots: Sequence[Mapping[str, Any]], seconds: float | None = None
-) -> list[Check]:
-    """The console's own checks and the host's, of those slots. A host that does not answer is one failed check."""
+@dataclass(frozen=True)
+class Told:
+    """What a host says of itself. facts: what its checks were found from, by `environment SERVICE` and `gpus`."""
+
+    checks: tuple[Check, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> GpuReport | None:
+        """The GPUs as the check read them; None where it did not."""
+        raw = mapping(mapping(self.facts.get("gpus")).get("report"))
+        return build(GpuReport, raw) if raw else None
+
+
+def _check(raw: Mapping[str, Any]) -> Check:
+    service = raw.get("service")
+    name = str(raw.get("name") or "?")
+    return build(Check, raw, name=f"{service}: {name}" if service else name)
+
+
+async def ask(commands: Commands, snapshot: HostSnapshot, slots: Sequence[Mapping[str, Any]]) -> Told:
+    """The console's own checks and the host's, of those slots. Where the host does not answer, one says so."""
     found = own(snapshot, None)
     names = {"privileged", *(check.name for check in found)}
     try:
-        more = await host_checks(commands, slots, seconds)
+        answers = await commands.lines("check", {"services": list(slots), "facts": True}, 60.0)
     except HostError as failed:
-        return [*found, Check("host checks", "unknown", f"not known, because {failed.cause}", failed.next_step)]
-    return [*found, *(c for c in more if c.name not in names)]
+        said = Check("host checks", "unknown", f"not known, because {failed.cause}", failed.next_step)
+        return Told((*found, said))
+    facts: Mapping[str, Any] = next((x for raw in reversed(answers) if (x := mapping(raw.get("facts")))), {})
+    more = [_check(raw) for raw in answers if "facts" not in raw]
+    return Told((*found, *(c for c in more if c.name not in names)), facts)
 
 
 async def run(
@@ -99,11 +121,4 @@ async def run(
             asked, problem = slot(host, one, profiles.get(one.profile), profiles)
             slots.append(asked)
             failed += [problem] if problem is not None else []
-    return [*await ask(commands, snapshot, slots), *failed]
-
-
-async def environment(commands: Commands, slots: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What the host read of the slots' environments and its GPUs, by `environment SERVICE` and `gpus`. HostError."""
-    answers = await commands.lines("check", {"services": list(slots), "facts": True}, 60.0)
-    rows = [raw["facts"] for raw in answers if isinstance(raw.get("facts"), dict)]
-    return rows[-1] if rows else {}
+    return [*(await ask(commands, snapshot, slots)).checks, *failed]

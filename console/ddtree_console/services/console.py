@@ -15,7 +15,7 @@ from ddtree_console.domain.events import Event
 from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile, Service
-from ddtree_console.services import adopt, checks, history, kept, plans, preview, rollback
+from ddtree_console.services import adopt, checks, compare, history, kept, plans, preflight, preview, rollback
 from ddtree_console.services.api import (
     Check,
     DeployPreview,
@@ -73,6 +73,7 @@ class LiveConsole:
         self.fleet, self.read_only, self._store, self._operator = fleet, read_only, store, operator
         self.monitor = FleetMonitor(fleet, open_transport, launcher, engine, clock, random)
         self._planner = plans.Planner(fleet, operator, rules)
+        self._preflights = preflight.Preflights(clock)
         self._triggers = {name: rollback.Trigger(watch.commands) for name, watch in self.monitor.hosts.items()}
 
     async def run(self) -> None:
@@ -141,7 +142,7 @@ class LiveConsole:
         """As Console.preview."""
         service, watch = self._slot(key)
         profiles = await self.profiles()
-        wanted = plans.find_profile(profiles, service, profile)
+        wanted = self._preflights.fitted(key, plans.find_profile(profiles, service, profile))
         read = await watch.commands.call("read", {"unit": service.unit})
         committed = str(read.get("committed") or "")
         words = self._planner.failure_words(service, committed, "back")
@@ -174,8 +175,12 @@ class LiveConsole:
         self._may_change(key, "deploy")
         profiles = await self.profiles()
         wanted = plans.find_profile(profiles, service, profile)
+        if not force:
+            failed = await self._preflights.gate(watch, service, wanted, profiles)
+            if failed:
+                raise preflight.ChecksFailed(key, failed)
         choice = plans.Choice(on_failure, hold, reason, force, takeover)
-        plan = self._planner.deploy(service, wanted, profiles, choice)
+        plan = self._planner.deploy(service, self._preflights.fitted(key, wanted), profiles, choice)
         answer = await watch.commands.call("submit", plan.to_json(), 60.0)
         return Submitted(key, str(answer.get("tx") or ""))
 
@@ -244,18 +249,30 @@ class LiveConsole:
             await watch.link.ready("check")
         except HostError as failed:
             error = failed
-        return await checks.run(watch.commands, watch.host, watch.snapshot(), service, error)
+        profiles = await self.profiles() if error is None else {}
+        return await checks.run(watch.commands, watch.host, watch.snapshot(), service, error, profiles)
+
+    async def compare(self, a: str, b: str) -> compare.Comparison:
+        """The environments of two services, each with its current profile; HostError where one cannot be asked."""
+        profiles = await self.profiles()
+
+        async def side(key: str) -> compare.Side:
+            service, watch = self._slot(key)
+            return await compare.side(watch, service, plans.find_profile(profiles, service, ""), profiles)
+
+        return compare.compare(*await asyncio.gather(side(a), side(b)))
 
     async def preflight(self, key: str, profile: str | Profile) -> Preflight:
         """As Console.preflight."""
-        service, _ = self._slot(key)
-        wanted = plans.find_profile(await self.profiles(), service, profile)
-        return Preflight(key, wanted.name, tuple(await self.check(service.host, service.name)))
+        service, watch = self._slot(key)
+        profiles = await self.profiles()
+        wanted = plans.find_profile(profiles, service, profile)
+        return await self._preflights.run(watch, service, wanted, profiles)
 
     def forecast(self, key: str, profile: Profile) -> tuple[tuple[FlagMark, ...], Estimate | None]:
         """As Console.forecast."""
-        self._slot(key)
-        return (), None
+        service, watch = self._slot(key)
+        return self._preflights.forecast(watch, service, profile)
 
     async def accept_drift(self, key: str) -> None:
         """As Console.accept_drift."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtree_console.services.api import Check, HistoryEntry, JournalLine
+from ddtree_console.services.api import HistoryEntry, JournalLine
 from ddtree_console.services.commands import Commands
 from ddtree_console.services.journal import line_of
 from ddtree_console.services.wire import build
@@ -28,18 +28,3 @@ async def logs(commands: Commands, unit: str, lines: int, invocation: str) -> Se
     payload = {"unit": unit, "lines": lines, "invocation": invocation or None}
     found = (line_of(raw, i) for i, raw in enumerate(await commands.raw("logs", payload, 60.0)))
     return [line for line in found if line is not None]
-
-
-async def check(
-    commands: Commands, slots: Sequence[Mapping[str, Any]], seconds: float | None = None
-) -> Sequence[Check]:
-    """The host's own checks of those slots; HostError as Commands.call. seconds: the host's limit, None for its own."""
-    limit = {} if seconds is None else {"seconds": seconds}
-    answers = await commands.lines("check", {"services": list(slots), **limit}, 60.0)
-    return [_check(raw) for raw in answers]
-
-
-def _check(raw: Mapping[str, Any]) -> Check:
-    service = raw.get("service")
-    name = str(raw.get("name") or "?")
-    return build(Check, raw, name=f"{service}: {name}" if service else name)

@@ -1,0 +1,164 @@
+"""What can be known before a deployment: checks of the host, its build, the flags in it, the memory. All at once.
+
+What was read last of each slot is kept, so that an edited profile is judged at once (`forecast`) and a deployment right
+after a preflight asks nobody again (`gate`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ddtree_console.domain.build import Build, FlagMark
+from ddtree_console.domain.engines.base import DialectError
+from ddtree_console.domain.memory.types import Estimate
+from ddtree_console.domain.snapshot import GpuReport
+from ddtree_console.domain.spec import Profile, Service
+from ddtree_console.services import builds, checks, memory, verdicts
+from ddtree_console.services.api import Check, Preflight
+from ddtree_console.services.errors import HostError
+from ddtree_console.services.hostwatch import HostWatch
+
+FRESH_S = 60.0
+"""for so long a preflight of the same profile stands for a new one at a deployment."""
+GATE_S = 4.0
+"""longest that a deployment waits for its own; what is not known by then does not stand in its way."""
+OWN = ("connection", "sudo")
+"""checks of the console's own link: what they say, the submission itself says better."""
+T = TypeVar("T")
+
+
+class ChecksFailed(HostError):
+    """A deployment is refused by checks. failed: which, with evidence and remedy."""
+
+    def __init__(self, key: str, failed: tuple[Check, ...]) -> None:
+        said = "; ".join(f"{c.name}: {c.evidence}" for c in failed[:3])
+        said += f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+        remedy = next((c.remedy for c in failed if c.remedy), "mend it")
+        super().__init__(key, "deploy", said, f"{remedy}; or force it, with a reason", 7)
+        self.failed = failed
+
+
+@dataclass
+class _Known:
+    """Of one slot. profile, at: of the last preflight."""
+
+    build: Build = field(default_factory=Build)
+    asked: object = None
+    """whose build it is"""
+    facts: memory.Facts | None = None
+    gpus: GpuReport = field(default_factory=GpuReport)
+    profile: Profile | None = None
+    at: float = float("-inf")
+    checks: tuple[Check, ...] = ()
+
+    def build_of(self, profile: Profile) -> Build:
+        """The build where that profile starts the one that was looked at, else one of which nothing is known."""
+        if self.asked is None or self.asked == _interpreter(profile):
+            return self.build
+        return Build(problems=("flags are not known, because the profile starts another program: check again",))
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything in it refuses a deployment: then the next one looks again."""
+        return any(c.state == "fail" for c in self.checks)
+
+
+def _interpreter(profile: Profile) -> object:
+    """What decides which build a profile starts."""
+    asked = builds.request(profile)
+    return {key: asked.get(key) for key in ("engine", "python", "command", "workdir", "pythonpath")}
+
+
+class Preflights:
+    """Of all slots of a console. clock: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+
+    async def run(
+        self, watch: HostWatch, service: Service, profile: Profile, profiles: Mapping[str, Profile]
+    ) -> Preflight:
+        """All of it. Never raises for the host: a part that cannot be known says why and blocks nothing."""
+        began = self._clock()
+        try:
+            await watch.link.ready("check")
+        except HostError as error:
+            return Preflight(service.key, profile.name, tuple(checks.own(watch.snapshot(), error)))
+        known = self._known.setdefault(service.key, _Known())
+        looking = asyncio.ensure_future(told("build", builds.inspect(watch.commands, profile), Build()))
+        try:
+            asked, failed = checks.slot(watch.host, service, self.fitted(service.key, profile), profiles)
+            if failed is not None:
+                # Only the build can tell how it spells what is intended.
+                known.build, known.asked = (await looking)[0], _interpreter(profile)
+                asked, failed = checks.slot(watch.host, service, self.fitted(service.key, profile), profiles)
+            found, (facts, no_facts) = await asyncio.gather(
+                checks.ask(watch.commands, watch.snapshot(), [asked]),
+                told("memory", memory.facts(watch.commands, service, profile), None),
+            )
+            build, no_build = await looking
+        finally:
+            looking.cancel()
+        known.build, known.asked, known.facts = build, _interpreter(profile), facts
+        known.gpus = found.gpus or watch.snapshot().gpus
+        marks, estimate = self.forecast(watch, service, profile)
+        said = [
+            *found.checks,
+            *(c for c in (failed, no_build, no_facts) if c is not None),
+            *verdicts.flags(marks, build),
+            *verdicts.memory(estimate),
+            *verdicts.patched(build),
+            *verdicts.problems(build),
+        ]
+        known.profile, known.at, known.checks = profile, self._clock(), tuple(said)
+        took = self._clock() - began
+        return Preflight(service.key, profile.name, tuple(said), build, marks, estimate, took)
+
+    def forecast(
+        self, watch: HostWatch, service: Service, profile: Profile
+    ) -> tuple[tuple[FlagMark, ...], Estimate | None]:
+        """Marks and memory of an edited profile, from what the last preflight of the slot read. Pure and at once."""
+        known = self._known.get(service.key)
+        if known is None:
+            return (), None
+        live, build = watch.snapshot().gpus, known.build_of(profile)
+        report = live if live.gpus else known.gpus
+        estimate = memory.estimate(service, profile, known.facts, report, build.release)
+        return builds.flag_marks(profile, build), estimate
+
+    def fitted(self, key: str, profile: Profile) -> Profile:
+        """The profile with its intent as the slot's build spells it, as far as that was read; else as it is."""
+        known = self._known.get(key)
+        try:
+            return builds.fit(profile, known.build_of(profile)) if known is not None else profile
+        except DialectError:
+            return profile
+
+    async def gate(
+        self, watch: HostWatch, service: Service, profile: Profile, profiles: Mapping[str, Profile]
+    ) -> tuple[Check, ...]:
+        """Checks that refuse this deployment: of a preflight of just now, else of one made for it.
+
+        () also where the host cannot be checked: its own refusal comes with the plan.
+        """
+        known = self._known.get(service.key)
+        if known is not None and known.profile == profile and self._clock() - known.at <= FRESH_S and not known.failed:
+            return ()
+        try:
+            async with asyncio.timeout(GATE_S):
+                found = await self.run(watch, service, profile, profiles)
+        except (TimeoutError, HostError):
+            return ()
+        return tuple(c for c in found.failed if c.name not in OWN)
+
+
+async def told(name: str, work: Awaitable[T], otherwise: T) -> tuple[T, Check | None]:
+    """(what it gives, None), or (otherwise, a check that says why it is not known)."""
+    try:
+        return await work, None
+    except HostError as error:
+        return otherwise, Check(name, "unknown", f"not known, because {error.cause}", error.next_step)
