@@ -46,6 +46,8 @@ class LogSide:
         self.seen: list[str] = []
         """phases that began, in order."""
         self.values: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
+        """effective flags as the server logged them, dash names."""
         self.tail: list[str] = []
         self._open: dict[str, _Phase] = {}
         self._last_good = last_good
@@ -87,6 +89,8 @@ class LogSide:
             self.wrapped = now
         elif fact.kind == "value":
             self.values[fact.name] = fact.value
+        elif fact.kind == "arguments" and isinstance(fact.value, dict):
+            self.arguments = fact.value
         return []
 
     def _emit(self, name: str, state: str, phase: _Phase, secs: float | None = None) -> Emit:
@@ -146,7 +150,7 @@ class LogSide:
         return self.wrapped is not None and now - self.wrapped >= WRAPPER_S
 
     def cause(self) -> tuple[str, str, tuple[str, ...]]:
-        """(code of the finding, cause, evidence): the reader's, else the decisive line, else the last lines."""
+        """(what decided, cause, evidence): the reader's, else the decisive line, else the last lines."""
         code, cause, evidence = self.reader.cause()
         if cause:
             return code, cause, tuple(evidence)

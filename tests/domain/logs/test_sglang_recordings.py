@@ -58,13 +58,13 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "line", "slug", "at", "phase"),
+    ("name", "code", "line", "how", "at", "phase"),
     [
         (
             "memory-pool-too-small",
             "fatal-log",
             "RuntimeError: Not enough memory. Please",
-            "kv-budget-too-small",
+            "exception",
             52,
             "kv cache",
         ),
@@ -72,7 +72,7 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
             "graph-capture-crash",
             "fatal-log",
             "TypeError: 'shape' object is not subscriptable",
-            "cuda-graph-capture-crash",
+            "exception",
             84,
             "graphs",
         ),
@@ -80,7 +80,7 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
             "triton-crash-decode-capture",
             "fatal-log",
             "triton.runtime.errors.PTXASError",
-            "kernel-arch-missing",
+            "exception",
             3859,
             "graphs",
         ),
@@ -88,7 +88,7 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
             "triton-crash-piecewise",
             "fatal-log",
             "triton.runtime.errors.PTXASError",
-            "kernel-arch-missing",
+            "exception",
             2810,
             "piecewise graphs",
         ),
@@ -96,7 +96,7 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
             "unknown-flag",
             "exit-arguments",
             "sglang serve: error: unrecognized arguments",
-            "unknown-argument",
+            "arguments",
             344,
             "arguments",
         ),
@@ -104,7 +104,7 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
             "invalid-choice",
             "exit-arguments",
             "sglang serve: error: argument --attention",
-            "unknown-argument",
+            "arguments",
             344,
             "arguments",
         ),
@@ -112,21 +112,19 @@ def test_nothing_is_fatal_in_a_server_that_served(name: str) -> None:
             "model-path-missing",
             "fatal-log",
             "huggingface_hub.errors.HFValidationError: Repo",
-            "model-path-missing",
+            "exception",
             64,
             "arguments",
         ),
-        ("port-in-use-never-exits", "cannot-bind", "[2026-11-29 14:29:18] ERROR:    [Errno 98]", "port-in-use", 63, ""),
+        ("port-in-use-never-exits", "cannot-bind", "[2026-11-29 14:29:18] ERROR:    [Errno 98]", "bind", 63, ""),
     ],
 )
-def test_the_decisive_line_is_found_as_it_comes(
-    name: str, code: str, line: str, slug: str, at: int, phase: str
-) -> None:
+def test_the_decisive_line_is_found_as_it_comes(name: str, code: str, line: str, how: str, at: int, phase: str) -> None:
     reader, facts, lines = read(name)
     fatal = [(i, fact) for i, fact in facts if fact.kind == "fatal"]
     assert [(i, fact.name) for i, fact in fatal] == [(at, code)]
     found, cause, evidence = reader.cause()
-    assert found == slug
+    assert found == how
     assert cause.startswith(line)
     assert fatal[0][1].text == cause
     assert evidence[0] == cause[:500] and len(evidence) <= 12
@@ -144,16 +142,6 @@ def test_three_thousand_lines_of_ptx_hide_nothing(name: str) -> None:
     assert any("graph begin" in line for line in evidence)
     assert "Received sigquit" in evidence[-1]
     assert not any("%rd" in line or "ld.param" in line for line in evidence)
-
-
-def test_remedies_are_only_for_what_is_plain() -> None:
-    assert "--mem-fraction-static" in read("memory-pool-too-small")[0].remedy()
-    assert "--disable-piecewise-cuda-graph" in read("triton-crash-piecewise")[0].remedy()
-    assert "--disable-cuda-graph" in read("graph-capture-crash")[0].remedy()
-    assert "flag" in read("unknown-flag")[0].remedy()
-    assert "port" in read("port-in-use-never-exits")[0].remedy()
-    assert "path" in read("model-path-missing")[0].remedy()
-    assert read("dflash-healthy")[0].remedy() == ""
 
 
 def test_bars_are_the_place_in_the_printed_list() -> None:

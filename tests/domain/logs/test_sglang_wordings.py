@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ddtree_console.demo import recordings
 from ddtree_console.domain.engines.base import LogFact
-from ddtree_console.domain.engines.causes import classify, remedy_of
 from ddtree_console.domain.engines.log_common import GenericReader
 from ddtree_console.domain.engines.sglang_log import SglangReader
 
@@ -85,49 +84,31 @@ SIGQUIT = ">Received sigquit from a child process. It usually means the child fa
 
 
 @pytest.mark.parametrize(
-    ("line", "slug"),
+    "line",
     [
-        (
-            "ValueError: Loaded weights leave no GPU memory for the KV cache. Raise --mem-fraction-static above 0.9",
-            "kv-budget-too-small",
-        ),
-        ("RuntimeError: Not enough GPU memory for hybrid (mamba/linear-attention) state cache", "kv-budget-too-small"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 448.00 MiB.", "gpu-oom-load"),
-        (
-            "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 448 MiB",
-            "gpu-oom-graph-capture",
-        ),
-        (
-            "Exception: Capture cuda graph failed: no kernel image is available for execution on the device",
-            "kernel-arch-missing",
-        ),
-        ("ImportError: /x/common_ops.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEa", "torch-abi-mismatch"),
-        (
-            "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
-            "shared-lib-missing",
-        ),
-        ("ModuleNotFoundError: No module named 'flashinfer'", "python-module-missing"),
-        ("RuntimeError: CUDA error: invalid device ordinal", "too-few-gpus"),
-        ("OSError: [Errno 98] Address already in use", "port-in-use"),
-        ("ValueError: context_length (131072) is greater than the derived context_length (40960)", "context-too-long"),
-        ("ValueError: DFLASH requires setting --speculative-draft-model-path.", "draft-model-mismatch"),
-        ("RuntimeError: Cannot find any model weights with `/m`", "model-path-missing"),
-        ("OSError: You are trying to access a gated repo.", "hub-access"),
-        (
-            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072",
-            "kernel-resource-limit",
-        ),
-        (
-            "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.",
-            "gpu-occupied",
-        ),
+        "line",
+        "ValueError: Loaded weights leave no GPU memory for the KV cache. Raise --mem-fraction-static above 0.9",
+        "RuntimeError: Not enough GPU memory for hybrid (mamba/linear-attention) state cache",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 448.00 MiB.",
+        "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 448 MiB",
+        "Exception: Capture cuda graph failed: no kernel image is available for execution on the device",
+        "ImportError: /x/common_ops.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEa",
+        "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "ModuleNotFoundError: No module named 'flashinfer'",
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "ValueError: context_length (131072) is greater than the derived context_length (40960)",
+        "ValueError: DFLASH requires setting --speculative-draft-model-path.",
+        "RuntimeError: Cannot find any model weights with `/m`",
+        "OSError: You are trying to access a gated repo.",
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072",
+        "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.",
     ],
 )
-def test_the_exception_of_the_scheduler_decides(line: str, slug: str) -> None:
+def test_the_exception_of_the_scheduler_decides(line: str) -> None:
     reader, facts = read(SCHEDULER, FRAME, "    x()", line, "", SIGQUIT, rank="TP1")
     fatal = [fact for fact in facts if fact.kind == "fatal"]
     assert [(fact.name, fact.text) for fact in fatal] == [("fatal-log", line)]
-    assert reader.cause()[:2] == (slug, line)
+    assert reader.cause()[:2] == ("exception", line)
 
 
 def test_the_first_exception_of_a_chain_is_the_cause() -> None:
@@ -147,7 +128,7 @@ def test_a_key_error_is_explained_by_the_next() -> None:
         "During handling of the above exception, another exception occurred:", "",
         "Traceback (most recent call last):", '  File "<frozen runpy>", line 198, in _run_module_as_main', second,
     )  # fmt: skip
-    assert reader.cause()[:2] == ("model-arch-unsupported", second)
+    assert reader.cause()[:2] == ("exception", second)
 
 
 def test_the_rank_that_failed_first_decides_and_consequences_do_not() -> None:
@@ -166,7 +147,7 @@ def test_a_consequence_of_another_rank_first_is_passed_over() -> None:
         STAMP.format(" TP0") + SCHEDULER[1:], FRAME, "RuntimeError: Connection reset by peer", "",
         STAMP.format(" TP1") + SCHEDULER[1:], FRAME, "RuntimeError: CUDA error: invalid device ordinal", "", SIGQUIT,
     )  # fmt: skip
-    assert reader.cause()[0] == "too-few-gpus"
+    assert "invalid device ordinal" in reader.cause()[1]
 
 
 def test_a_killed_child_is_told_from_a_failed_one() -> None:
@@ -174,9 +155,9 @@ def test_a_killed_child_is_told_from_a_failed_one() -> None:
         ">Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT for cleanup...", SIGQUIT
     )
     assert [fact.name for fact in facts if fact.kind == "fatal"] == ["fatal-log"]
-    assert reader.cause()[0] == "host-memory-short"
+    assert reader.cause()[0] == "consequence" and "-9" in reader.cause()[1]
     reader, _ = read("sglang.service: A process of this unit has been killed by the OOM killer.", SIGQUIT)
-    assert reader.cause()[0] == "host-memory-short"
+    assert reader.cause()[0] == "unit" and "OOM killer" in reader.cause()[1]
 
 
 def test_what_dies_after_a_stop_is_no_failure() -> None:
@@ -193,11 +174,11 @@ def test_prefixed_tracebacks_are_read() -> None:
         ">Traceback (most recent call last):", '>  File "<frozen runpy>", line 198, in _run_module_as_main',
         ">RuntimeError: CUDA error: invalid device ordinal", rank="TP0",
     )  # fmt: skip
-    assert reader.cause()[0] == "too-few-gpus"
+    assert reader.cause()[:2] == ("exception", "RuntimeError: CUDA error: invalid device ordinal")
     reader, _ = read(
         "[rank8]: Traceback (most recent call last):", f"[rank8]: {FRAME}", "[rank8]: ValueError: not divisible by 8"
     )
-    assert reader.cause()[0] == "tensor-parallel-shape"
+    assert reader.cause()[:2] == ("exception", "ValueError: not divisible by 8")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +228,7 @@ def test_a_generic_program() -> None:
     reader = GenericReader()
     facts = [f for line in recordings.load("model-path-missing").text() for f in reader.feed(line)]
     assert [f.name for f in facts if f.kind == "fatal"] == ["fatal-log"]
-    assert reader.cause()[0] == "model-path-missing"
+    assert reader.cause()[0] == "exception" and "Repo id must be" in reader.cause()[1]
     assert not [f for f in facts if f.kind == "phase"]
     reader = GenericReader()
     assert reader.feed("server: error: unrecognized arguments: --x")[0].name == "exit-arguments"
@@ -255,17 +236,11 @@ def test_a_generic_program() -> None:
     assert reader.feed(
         "OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 1): address already in use"
     )
-    assert reader.cause()[0] == "port-in-use"
+    assert reader.cause()[0] == "bind"
     reader = GenericReader()
     reader.feed("x.service: Failed at step EXEC spawning /nope: No such file or directory")
-    assert reader.cause()[0] == "unit-exec-failed"
+    assert reader.cause()[0] == "unit"
     assert GenericReader().cause() == ("", "", ())
-
-
-def test_no_remedy_is_made_up() -> None:
-    assert remedy_of("exception") == ""
-    assert remedy_of("native-crash") == ""
-    assert classify("ValueError: something new") == "exception"
 
 
 WORDS = st.sampled_from(
@@ -297,9 +272,8 @@ def test_no_log_raises_and_one_failure_is_told_once(lines: list[str]) -> None:
                 open_phases = [fact.name] if fact.state == "run" else []
             if fact.kind == "bar":
                 assert fact.done is not None and fact.total is not None and 0 <= fact.done <= fact.total
-        slug, cause, evidence = reader.cause()
-        assert bool(slug) == bool(cause) and len(evidence) <= 12
-        reader.remedy()
+        how, cause, evidence = reader.cause()
+        assert bool(how) == bool(cause) and len(evidence) <= 12
 
 
 @pytest.mark.parametrize(

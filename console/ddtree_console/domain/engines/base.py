@@ -16,7 +16,7 @@ class LogFact:
     kind: phase (name, state run|ok, detail) | bar (name, done, total, detail) | value (name, value) | ready |
           fatal (name = code, text = the decisive line) | exception (text; a traceback's last line, the cause if a
           wrapper line follows) | wrapper (a consequence line, never a cause) | warning (text) | access (our own probe)
-          | decode (figures of a `Decode batch` line in value)
+          | decode (figures of a `Decode batch` line in value) | arguments (value: flag with dashes -> value, as logged)
     """
 
     kind: str
@@ -36,7 +36,8 @@ class LogReader(Protocol):
         ...
 
     def cause(self) -> tuple[str, str, tuple[str, ...]]:
-        """After an exit: (code, cause line, evidence lines), from what was read; ('', '', ()) when nothing is known."""
+        """After an exit: (what decided, cause line, evidence lines), from what was read; ('', '', ()) when nothing is
+        known. What the line means is told by domain.findings."""
         ...
 
 

@@ -7,7 +7,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ddtree_console.domain.engines.base import LogFact
-from ddtree_console.domain.engines.causes import COMPILER, CONSEQUENCE, EXPLAINED_BY_NEXT, classify, remedy_of
 
 EVIDENCE_LINES = 12
 LINE_WIDTH = 500
@@ -15,8 +14,24 @@ LINE_LIMIT = 1 << 16
 """characters of a line that are looked at: what decides stands at its beginning."""
 _KEPT_BLOCKS = 16
 _KEPT_MESSAGE = 30
-_TELLING = ("host-memory-short", "native-crash")
-"""causes that only a consequence line tells (exit code -9, -11)."""
+# Consequences of a failure elsewhere: never the cause while anything else is known. What a line means is not judged
+# here: domain.findings does that, with rules.
+CONSEQUENCE = re.compile(
+    r"Received sigquit|SIGQUIT received|scheduler (?:died|is dead)|scheduler_\d+ .*crashed|Subprocess \S+ .*crashed"
+    r"|^EOFError|Connection (?:closed|reset) by peer|should dump|WorkerProc was terminated|"
+    r"Engine core initialization failed"
+    r"|leaked semaphore|^Killed\b|start request repeated too quickly|No module named 'common_ops'|"
+    r"^KeyboardInterrupt|^SystemExit"
+    r"|Broken pipe|BrokenPipeError"
+)
+# In a chain of exceptions the first is the cause, but these only say that something else failed.
+EXPLAINED_BY_NEXT = re.compile(r"^(?:subprocess\.)?CalledProcessError\b|^KeyError\b|^StopIteration\b")
+# Compiler output has no prefix and stands before or inside a traceback.
+COMPILER = re.compile(
+    r"^(?:ptxas (?:fatal|error)|nvcc (?:fatal|error)|ptxas .*error|.*: fatal error: |ld: |.*: error: ).*", re.M
+)
+_TELLING = re.compile(r"exit code:? -(?:9|11|7|6|4)\b|killed by the OOM killer|(?i:out of memory): Killed")
+"""consequence lines that tell a cause of their own."""
 
 TRACEBACK = "Traceback (most recent call last):"
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
@@ -131,7 +146,7 @@ class Reader:
         self.stopping = False
         """someone asked it to stop: what dies now is no failure."""
         self.direct: list[tuple[str, str]] = []
-        """(slug, line) of lines that decide by themselves."""
+        """(what decided, line) of lines that decide by themselves."""
         self.consequences: list[str] = []
         self.compiler: list[str] = []
         self.loose: list[str] = []
@@ -159,14 +174,14 @@ class Reader:
         if line.startswith("usage: "):
             self._usage = True
         elif "rror" in line and (_ARGPARSE.search(line) or (self._usage and ": error: " in line)):
-            self.direct.append(("unknown-argument", line))
+            self.direct.append(("arguments", line))
             return self.fatal("exit-arguments", line)
         elif "bind" in line or "ddress already" in line:
             if _BIND.search(line) and not self.served:
-                self.direct.append(("port-in-use", line))
+                self.direct.append(("bind", line))
                 return self.fatal("cannot-bind", line)
         elif ("Failed" in line or "illed" in line or "status=2" in line) and _SYSTEMD.search(line):
-            self.direct.append((classify(line), line))
+            self.direct.append(("unit", line))
         elif ("ptxas" in line or "atal" in line) and COMPILER.match(line):
             if line not in self.compiler and len(self.compiler) < 4:
                 self.compiler.append(line)
@@ -200,41 +215,30 @@ class Reader:
         return None if self.consequences and not found else (found[0] if found else None)
 
     def cause(self) -> tuple[str, str, tuple[str, ...]]:
-        """(slug of domain.engines.causes, decisive line, evidence with that line first) from what was read."""
+        """(what decided, decisive line, evidence with it first).
+
+        What decided: arguments | bind | unit | exception | line | consequence, '' for nothing.
+        """
         if self.stopping and not self.failed:
             return "", "", ()
         if self.direct:
-            slug, line = self.direct[0]
-            return slug, line, self._evidence([line], [])
+            how, line = self.direct[0]
+            return how, line, self._evidence([line], [])
         block = self._pick()
         if block is not None and not CONSEQUENCE.search(block.last):
             # of interest are the exception's own lines and what the compiler said before it
             compiler = [x for x in block.message if COMPILER.match(x)] or self.compiler
-            slug = classify(block.last, "\n".join(block.message + compiler), block.phase, self.served)
             frames = [x for x in block.frames if x.strip("~^ \t")][-2:]
             rest = [*compiler, *[x for x in block.message if x not in compiler][:4], *frames]
-            return slug, block.last, self._evidence([block.last], rest)
+            return "exception", block.last, self._evidence([block.last], rest)
         lines = [*([block.last] if block is not None else []), *self.consequences]
-        told = [slug for slug in map(classify, lines) if slug in _TELLING]
+        told = next((line for line in lines if _TELLING.search(line)), "")
         if self.loose and not told:
-            slug = classify(self.loose[0], "\n".join(self.loose[1:]), self.phase, self.served)
-            return slug, self.loose[0], self._evidence(self.loose, self.compiler)
+            return "line", self.loose[0], self._evidence(self.loose, self.compiler)
         if not lines:
             return "", "", ()
-        # -9 and -11 name a cause of their own, every other consequence only points elsewhere
-        for line in lines:
-            slug = classify(line)
-            if slug in _TELLING:
-                return slug, line, self._evidence([line], list(self._recent))
-        return "peer-rank-died", lines[0], self._evidence([lines[0]], list(self._recent))
-
-    def remedy(self) -> str:
-        """What to change, in one line; '' where nothing is certain."""
-        return remedy_of(self.cause()[0], self._phase_of_cause())
-
-    def _phase_of_cause(self) -> str:
-        block = self._pick()
-        return block.phase if block is not None else self.phase
+        line = told or lines[0]
+        return "consequence", line, self._evidence([line], list(self._recent))
 
     def _evidence(self, first: list[str], rest: list[str]) -> tuple[str, ...]:
         out: list[str] = []

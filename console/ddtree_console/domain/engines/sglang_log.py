@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ddtree_console.domain.engines import sglang_arguments
 from ddtree_console.domain.engines.base import Figures, LogFact
 from ddtree_console.domain.engines.log_common import EXCEPTION, LINE_LIMIT, TRACEBACK, Reader
 
@@ -123,7 +124,8 @@ class SglangReader(Reader):
         if not msg.startswith("server_args=") or self._weights:
             return []
         # the scheduler and detokenizer processes import everything once more
-        return [*self._end("arguments"), *self._run("imports", "of the child processes")]
+        told = LogFact("arguments", value=sglang_arguments.read(msg))
+        return [*self._end("arguments"), *self._run("imports", "of the child processes"), told]
 
     def _distributed(self, msg: str, line: str) -> list[LogFact]:
         if "distributed begin" in msg or "parallel begin" in msg:
@@ -286,7 +288,7 @@ class SglangReader(Reader):
             if words in msg:
                 return [LogFact("warning", name, text=msg)]
         if "watchdog timeout (" in msg:
-            self.direct.append(("slow-rank-timeout", line))
+            self.direct.append(("line", line))
             return self.fatal("fatal-log", line)
         return self.plain(line, msg)
 
