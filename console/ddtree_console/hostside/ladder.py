@@ -6,9 +6,10 @@ new InvocationID -> process stable -> the port's listener is ours -> model info 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ddtree_console.domain import drift
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.engines.base import LogReader
 from ddtree_console.domain.findings.types import Finding
@@ -16,7 +17,6 @@ from ddtree_console.domain.progress import ProgressClock
 from ddtree_console.domain.snapshot import Listener, UnitState
 from ddtree_console.domain.stalls import Facts
 from ddtree_console.domain.txview import Verdict
-from ddtree_console.hostside import drift
 from ddtree_console.hostside.ladder_finding import CODES, Diagnosis, cause_of, of_code, remedy_text, to_event
 from ddtree_console.hostside.ladder_log import WRAPPER_S, Emit, LogSide
 
@@ -114,6 +114,9 @@ class Ladder:
     def drain(self) -> list[Emit]:
         """Events since the last call."""
         events, self._events = self._events, []
+        if self.diagnosis.broken:
+            events.append(Emit(ev.NOTE, {"text": self.diagnosis.broken}))
+            self.diagnosis.broken = ""
         return events
 
     def times(self) -> dict[str, float]:
@@ -207,9 +210,9 @@ class Ladder:
 
     def on_effective(self, now: float, effective: Mapping[str, Any]) -> None:
         """Effective flags at the time of the first token."""
-        for found in drift.compare(self.expect.set_flags, effective, self.log.seen, self.expect.must):
-            data = {"flag": found.flag, "asked": found.asked, "effective": found.effective, "must": found.must}
-            self._events.append(Emit(ev.DRIFT, data))
+        asked, log = self.expect.set_flags, self.log
+        for found in drift.compare(asked, effective, log.seen, self.expect.must, log.arguments, log.values):
+            self._events.append(Emit(ev.DRIFT, asdict(found)))
             if found.must and self.verdict is None:
                 cause = f"{found.flag} is {found.effective}, not {found.asked}, and the profile says it must be"
                 self._fail(now, "must-drift", cause, f"set {found.flag} to what this build can do")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddtree_console.domain import stalls
 from ddtree_console.domain.findings.types import Evidence, Finding, Remedy
@@ -12,6 +13,8 @@ from ddtree_console.domain.snapshot import UnitState
 
 if TYPE_CHECKING:
     from ddtree_console.domain.findings.engine import Findings
+
+T = TypeVar("T")
 
 EVIDENCE, REMEDIES, WIDTH = 12, 6, 500
 """lines, ways out and characters a line that travel with a verdict."""
@@ -50,39 +53,55 @@ def of_code(code: str, cause: str, next_step: str = "") -> dict[str, Any]:
 
 
 class Diagnosis:
-    """Everything that one wait saw, judged. Without an engine only stalls are known."""
+    """Everything that one wait saw, judged. Without an engine only stalls are known.
+
+    The engine only explains: whatever goes wrong in it (a rule of the operator's) must never end a wait, so that its
+    first exception takes it out of use, with `broken` saying why.
+    """
 
     def __init__(self, engine: Findings | None, ranks: int = 0) -> None:
         self._engine = engine
         self._stalls = stalls.Stalls(ranks)
         self.look = stalls.Look()
+        self.broken = ""
         self._start = stalls.Start()
         self._fatal_since: float | None = None
         self._told: tuple[Any, ...] = ()
         self._last: float | None = None
 
+    def _try(self, call: Callable[[Findings], T], default: T) -> T:
+        if self._engine is None:
+            return default
+        try:
+            return call(self._engine)
+        except Exception as error:  # see the class
+            self._engine = None
+            self.broken = f"the engine of findings failed and is not used any more: {type(error).__name__}: {error}"
+            return default
+
     def line(self, now: float, text: str, pid: int = 0, source: str = "") -> None:
         """One journal entry; source: 'systemd' for the manager's own."""
         self._last = now
-        if self._engine is not None:
-            self._engine.feed(text, t=now, pid=pid or None, source=source)
+        self._try(lambda engine: engine.feed(text, t=now, pid=pid or None, source=source), None)
 
     def unit(self, now: float, state: UnitState) -> None:
         """The unit as it is now."""
         told = (state.active, state.sub, state.result, state.exit_code, state.exit_status, state.restarts)
-        if self._engine is None or told == self._told:
+        if told == self._told:
             return
         self._told = told
         how = EXITS.get(state.exit_code, "")
         status = str(state.exit_status) if how else ""
-        self._engine.unit(state.active, state.sub, state.result, how, status, state.restarts, now)
+        self._try(
+            lambda engine: engine.unit(state.active, state.sub, state.result, how, status, state.restarts, now), None
+        )
 
     def silence(self, still: float) -> None:
         """Nothing at all moved for so long. After a line that tells of a failure the engine ends the wait by that;
         without one a silence is judged by looks at the processes."""
-        if self._engine is None or self._last is None or still < STILL_S or self._engine.verdict() is None:
-            return
-        self._engine.silence(self._last + still)
+        last = self._last
+        if last is not None and still >= STILL_S and self.verdict() is not None:
+            self._try(lambda engine: engine.silence(last + still), None)
 
     def facts(self, found: stalls.Facts, start: stalls.Start) -> None:
         """A look at the processes."""
@@ -90,12 +109,11 @@ class Diagnosis:
 
     def end(self) -> None:
         """The process is gone and its log was read to the end."""
-        if self._engine is not None:
-            self._engine.end()
+        self._try(lambda engine: engine.end(), None)
 
     def fatal_since(self, now: float) -> float | None:
         """When a finding first said that this start is lost; None while none does."""
-        found = self._engine.verdict() if self._engine is not None else None
+        found = self.verdict()
         if found is None or not found.fatal:
             self._fatal_since = None
         elif self._fatal_since is None:
@@ -109,12 +127,11 @@ class Diagnosis:
 
     def verdict(self) -> Finding | None:
         """Why the start failed."""
-        return self._engine.verdict() if self._engine is not None else None
+        return self._try(lambda engine: engine.verdict(), None)
 
     def stalled(self, still: float, tail: list[str], lines: int) -> Finding:
         """The stall as a finding; what the log tells comes first where it is an answer already."""
-        start = replace(self._start, still=still)
-        found = self._engine.verdict() if self._engine is not None else None
+        start, found = replace(self._start, still=still), self.verdict()
         own = stalls.finding(self.look, start, tail, lines, True)
         if own.slug == "unknown" and found is not None and found.slug != "unknown":
             return replace(found, fatal=True)
@@ -122,7 +139,7 @@ class Diagnosis:
 
     def badge(self) -> Finding | None:
         """After a start that serves: the first warning that is worth a badge."""
-        found = self._engine.findings() if self._engine is not None else ()
+        found: tuple[Finding, ...] = self._try(lambda engine: engine.findings(), ())
         return next((one for one in found if not one.fatal and one.slug != "unknown"), None)
 
 

@@ -2,7 +2,8 @@
 
 Modes: ok; selfkill (ends by SIGKILL when it is asked to stop, as SGLang does); oom (dies while loading); deaf (never
 listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for that Bearer key); crash=S (dies S seconds after
-it began to listen); slow=S (listens after S seconds).
+it began to listen); slow=S (listens after S seconds); ranks (two schedulers by their titles, of which the second dies
+and is never asked for).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import http.server
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -70,6 +72,15 @@ print(f"server_args=ServerArgs(model_path='{MODEL}', port={PORT})", flush=True)
 if "oom" in MODES:
     print("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", flush=True)
     sys.exit(1)
+if "ranks" in MODES:
+    wait = [sys.executable, "-c", "print(1, flush=True); import sys; sys.stdin.read()"]
+    pipe = subprocess.PIPE
+    ranks = [subprocess.Popen([*wait, f"sglang::scheduler_TP{n}"], stdin=pipe, stdout=pipe) for n in (0, 1)]
+    for one in ranks:
+        assert one.stdout is not None
+        one.stdout.readline()
+    # long enough to be seen alive
+    threading.Timer(3.0, ranks[1].kill).start()
 if "deaf" in MODES:
     time.sleep(3600)
 time.sleep(float(VALUES.get("slow", 0)))

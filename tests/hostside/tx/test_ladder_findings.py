@@ -195,3 +195,23 @@ def test_a_start_that_held_takes_its_warning_along() -> None:
     assert made.verdict is not None
     assert made.verdict.ok
     assert (made.verdict.finding["summary"], made.verdict.finding["fatal"]) == ("Two!", False)
+
+
+def test_a_broken_engine_never_ends_a_wait(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ladder(rules)
+    made.on_unit(0, unit())
+
+    def broken(*_: object, **__: object) -> None:
+        raise RecursionError("a rule of the operator's")
+
+    monkeypatch.setattr(Findings, "feed", broken)
+    for second in range(1, 10):
+        made.on_line(second, "x")
+        made.tick(second)
+    assert made.verdict is None
+    notes = [data["text"] for kind, data in made.drain() if kind == "note"]
+    assert len(notes) == 1
+    assert "a rule of the operator's" in notes[0]
+    made.on_line(10, "sglang serve: error: unrecognized arguments: --x")
+    made.tick(11)
+    assert code(made) == "exit-arguments", "the reader still knows"
