@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddtree_console.domain import drift
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot, UnitState
 from ddtree_console.domain.txview import TxView
 
@@ -177,7 +178,7 @@ def _alive(host: HostSnapshot, service: ServiceSnapshot, unit: UnitState, gpus: 
 
 
 def _ready(service: ServiceSnapshot, unit: UnitState, tx: TxView | None) -> State:
-    if service.drift:
+    if service.drift and not drift.accepted(service.drift, service.release.accepted_drift):
         first = service.drift[0]
         more = f" and {len(service.drift) - 1} more" if len(service.drift) > 1 else ""
         detail = f"drift: {first.flag} asked {first.asked}, has {first.effective}{more}"

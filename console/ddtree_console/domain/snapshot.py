@@ -129,6 +129,8 @@ class Drift:
     effective: str
     must: bool = False
     why: str = ""
+    """ignored | capped | overridden | captured (a graph, though it was disabled); '' from an older host."""
+    why: str = ""
     """why the server has another value, where its log or its release says so."""
 
 
@@ -145,6 +147,8 @@ class ReleaseState:
     kept: tuple[str, ...] = ()
     previous: str = ""
     """what `rollback --to known-good` goes to: the newest release that held before the one that is in place."""
+    accepted_drift: str = ""
+    """signature of the differences that an operator took as known (domain/drift.signature); '' for none."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ class State:
     """state.json. commits: releases in the order of their last commit. committing: written before the rename in /etc.
 
     held: release -> {"secs": {rung or phase: seconds}, "wall"}. failed_after: failed after their commit.
-    drop_ins: path -> sha256 of what was adopted or accepted.
+    drop_ins: path -> sha256 of what was adopted or accepted. accepted_drift: signature of the differences between asked
+    and effective flags that an operator took as known.
     """
 
     committed: str = ""
@@ -28,6 +29,7 @@ class State:
     held: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failed_after: tuple[str, ...] = ()
     drop_ins: Mapping[str, str] = field(default_factory=dict)
+    accepted_drift: str = ""
 
     @property
     def known_good(self) -> str:
@@ -85,6 +87,7 @@ def load(roots: Roots, unit: str) -> State:
         held=_mapping(raw.get("held")),
         failed_after=_names(raw.get("failed_after")),
         drop_ins=_mapping(raw.get("drop_ins")),
+        accepted_drift=str(raw.get("accepted_drift") or ""),
     )
     if state.committing and state.committing != state.committed:
         text = kept.unit_text(roots, unit, state.committing)
@@ -107,6 +110,7 @@ def save(roots: Roots, unit: str, state: State, committing_held: Mapping[str, An
             "held": {name: dict(value) for name, value in state.held.items()},
             "failed_after": list(state.failed_after),
             "drop_ins": dict(state.drop_ins),
+            "accepted_drift": state.accepted_drift,
         },
     )
 
@@ -166,6 +170,7 @@ def state(roots: Roots, unit: str) -> ReleaseState:
         edited=edited(roots, unit, now),
         kept=tuple(kept.names(roots, unit)),
         previous=previous(roots, unit, now),
+        accepted_drift=now.accepted_drift,
     )
 
 

@@ -13,7 +13,7 @@ from ddtree_console.services.session import parse_object
 from ddtree_console.transport.base import Process, Transport, TransportError
 
 AT_ONCE = 2
-CHANGING = frozenset({"submit", "request", "adopt", "carry", "gpu_check"})
+CHANGING = frozenset({"submit", "request", "adopt", "accept-drift", "carry", "gpu_check"})
 
 
 class Commands:
