@@ -39,7 +39,8 @@ class Job:
     started: float | None = None
     first: float | None = None
     ended: float | None = None
-    cancelled: bool = False
+    cancelled: str = ""
+    """Why it is no longer wanted."""
 
     def token(self, token: int, stops: frozenset[int]) -> tuple[str, dict[str, Any] | None]:
         """One more token: the text it makes certain, and the end if it is one."""

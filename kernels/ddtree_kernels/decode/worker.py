@@ -48,7 +48,8 @@ class Worker:
     @property
     def running(self) -> int:
         """Requests being decoded: 0 or 1."""
-        return int(self._running is not None)
+        job = self._running
+        return int(job is not None and job.ended is None)
 
     @property
     def waiting(self) -> int:
@@ -71,7 +72,7 @@ class Worker:
     def cancel(self, job: Job, why: str = CANCELLED) -> None:
         """Ends a request: at once where it waits, after the current round where it runs, never twice."""
         with self._change:
-            job.cancelled = True
+            job.cancelled = why
             if job not in self._waiting:
                 return
             self._waiting.remove(job)
@@ -131,7 +132,7 @@ class Worker:
             for new in steps:
                 self.progressed = time.monotonic()
                 if job.cancelled:
-                    return abort(CANCELLED)
+                    return abort(job.cancelled)
                 end = self._take(job, new, stops)
                 self._count(job.counts, before, len(new))
                 if end is not None:
@@ -172,7 +173,7 @@ class Worker:
         try:
             job.give(part)
         except RuntimeError:  # its event loop is gone, nobody listens any more
-            job.cancelled = True
+            job.cancelled = CANCELLED
 
 
 def _line(error: BaseException) -> str:
