@@ -38,9 +38,11 @@ async def rounds() -> asyncio.Event:
 async def state(loaded: Loaded, pair_folder: Path, rounds: asyncio.Event) -> AsyncIterator[State]:
     loop = asyncio.get_running_loop()
     args = arguments.parse(["--model", str(pair_folder), "--served-model-name", "small", "--budget", "8"])
-    worker = Worker(
-        loaded.engine, meter=Meter(lambda line: loop.call_soon_threadsafe(rounds.set), drafted=8, interval=1)
-    )
+
+    def decoded(line: str) -> None:
+        loop.call_soon_threadsafe(rounds.set)
+
+    worker = Worker(loaded.engine, meter=Meter(decoded, drafted=8, interval=1))
     worker.start()
     yield State(args, loaded, worker, warmed=True)
     worker.close(0)
