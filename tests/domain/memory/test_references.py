@@ -54,6 +54,12 @@ def test_what_disable_cuda_graph_leaves_in_0_5_12(flags: dict[str, Any], graphs:
     assert near(size(estimate(recorded(**flags)), "graphs"), graphs, 0.005)
 
 
+def test_a_wider_tree_widens_the_targets_graph_only() -> None:
+    chain, tree = (estimate(recorded(speculative_num_draft_tokens=n)) for n in (16, 33))
+    more = (33 - 16) * 48 * 151936 * pool.LOGITS / GiB
+    assert size(tree, "graphs") - size(chain, "graphs") == pytest.approx(more)
+
+
 def test_the_recorded_start_that_could_not_fit() -> None:
     found = estimate(recorded(mem_fraction_static=0.005))
     assert (found.verdict, found.binding, found.tokens) == ("does not fit", "weights", 0)

@@ -261,6 +261,7 @@ def _case(inputs: Inputs, rule: Rules, shape: Shape, draft: Shape | None, tp: in
         prefills=prefills,
         layers=shape.layers,
         draft_layers=draft.layers if draft is not None else 0,
+        draft_block=(draft.block or d) if draft is not None else 0,
         vocab=shape.vocab,
         extra_graphs=residual.get("graphs", 0) if graphed or prefills else 0,
     )

@@ -84,8 +84,10 @@ def _before_loading(free: int, measured: Mapping[str, Any]) -> dict[str, int]:
     return {"reserve": size} if size else {}
 
 
-def _key(start: Mapping[str, Any]) -> tuple[str, str]:
-    return str(start.get("release") or ""), str(start.get("python") or "")
+def _of_build(start: Mapping[str, Any], release: str, python: str) -> bool:
+    """The same interpreter, and no other release where both are known."""
+    told = str(start.get("release") or "")
+    return str(start.get("python") or "") == python and (told == release or not told or not release)
 
 
 def _flags(start: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -119,7 +121,7 @@ def of(starts: Sequence[Mapping[str, Any]], inputs: Inputs, model: str, python: 
     starts: as the host keeps them, oldest first. The newest one of the same launch counts; without one, of any start of
     this build what it takes before it loads.
     """
-    of_build = [s for s in reversed(starts) if _key(s) == (inputs.release, python) and _measured(s)]
+    of_build = [s for s in reversed(starts) if _of_build(s, inputs.release, python) and _measured(s)]
     for start in of_build:
         if _same(_flags(start), inputs.flags, model, start):
             free = _sizes(start.get("free"))

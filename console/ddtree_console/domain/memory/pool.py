@@ -23,7 +23,8 @@ class Case:
     free: of the fullest GPU of the slot. context: CUDA context and libraries before weights are loaded.
     cell: bytes of a token by which the pool is sized; target_cell, draft_cell: what it really takes.
     slot: state of one slot of a hybrid model, 0 without. sizing: as Rules.state. draft_tokens: verified in a step
-    (0 without speculation). slots_each: slots that a request holds (3, more with extra buffers, 1 without radix cache).
+    (0 without speculation). draft_block: positions that the draft model computes. slots_each: slots that a request
+    holds (3, more with extra buffers, 1 without radix cache).
     asked: --max-running-requests as it applies, None for none. extra: of the pool, from a real start.
     draft_inside: the draft's weights count against the fraction. halved: a request needs two tokens (0.5.14).
     """
@@ -55,6 +56,7 @@ class Case:
     prefills: int = 0
     layers: int = 0
     draft_layers: int = 0
+    draft_block: int = 0
     vocab: int = 0
     extra_graphs: int = 0
 
@@ -130,7 +132,8 @@ def graphs(case: Case, requests: int) -> int:
     decode = largest * width * case.vocab * LOGITS + count * case.layers * DECODE_LAYER if count else 0
     draft = 0
     if count and case.draft_layers:
-        draft = largest * (width - 1) * case.vocab * LOGITS + count * case.draft_layers * DECODE_LAYER
+        # a wider tree verifies more tokens, but the draft model still predicts its block
+        draft = largest * max(0, case.draft_block - 1) * case.vocab * LOGITS + count * case.draft_layers * DECODE_LAYER
     return max(0, decode + draft + case.prefills * case.layers * PREFILL_LAYER + case.extra_graphs)
 
 
