@@ -11,7 +11,8 @@ _OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][A-Za-z0-9_.-]*")
 _LINE = re.compile(r"^(?: {0,16}|\t)(-{1,2}[A-Za-z][^\n]*)$")
 _CHOICES = re.compile(r"\{([^{}]*)\}")
 _DEFAULT = re.compile(r"[(\[]\s*default(?: is|:|=)?\s*([^)\]]*)[)\]]", re.I)
-_GAP = re.compile(r" {2,}|\t")
+_GAP = re.compile(r"(?<![, ]) {2,}|\t")
+"""between names and help; some align their long names behind a short one's comma."""
 _KINDS = {"INT": "int", "INTEGER": "int", "N": "int", "FLOAT": "float", "STR": "str", "STRING": "str", "PATH": "str"}
 
 

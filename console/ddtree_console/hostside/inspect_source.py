@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +65,9 @@ class Sources:
             if Path(path).stat().st_size > LARGEST:
                 self.problems.append(f"flags of {path} are not known, because it is larger than {LARGEST} bytes")
                 return None
-            tree = ast.parse(Path(path).read_bytes(), path)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # odd escapes in others' sources are no word of ours
+                tree = ast.parse(Path(path).read_bytes(), path)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             said = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
             self.problems.append(f"what {path} declares is not known, because it does not parse: {said}")
