@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ddtree_console.cli.output import Output, safe
+from ddtree_console.config import load
 from ddtree_console.config import rules as rule_files
 from ddtree_console.config.yamltree import Problem
 from ddtree_console.domain.findings import logfile
@@ -24,16 +25,18 @@ LINE = 1 << 16
 
 
 def user_folder() -> Path:
-    """Where an operator keeps rules: ~/.config/ddtree-console/rules."""
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "ddtree-console" / "rules"
+    """Where an operator keeps rules: `rules/` beside the user's fleet file, in ~/.config/ddtree-console."""
+    return load.places(None, {**os.environ, "DDTREE_FLEET": ""})[-1].parent / "rules"
 
 
 def lines(file: IO[bytes]) -> Iterator[str]:
     """Lines of a file in bounded memory: of a longer line only its beginning."""
     while raw := file.readline(LINE):
-        yield raw.rstrip(b"\n").decode("utf-8", "replace")
-        while len(raw) == LINE and not raw.endswith(b"\n"):
+        if raw[-1] == 10:
+            yield raw[:-1].decode("utf-8", "replace")
+            continue
+        yield raw.decode("utf-8", "replace")
+        while len(raw) == LINE and raw[-1] != 10:
             raw = file.readline(LINE)
 
 
@@ -62,7 +65,8 @@ def entries(file: IO[bytes]) -> Iterator[logfile.Entry]:
     file.seek(0)
     reader = logfile.Reader()
     for line in backwards(file) if reverse else lines(file):
-        yield from reader.feed(line)
+        for entry in reader.feed(line):  # noqa: UP028 - most lines give one: `yield from` costs more
+            yield entry
     yield from reader.end()
 
 

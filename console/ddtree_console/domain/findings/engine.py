@@ -177,6 +177,8 @@ class Findings:
         if "%|" in message or "% Completed" in message:
             start.moved, start.bars = number, start.bars + 1
         place, block = self._traces.feed(number, message, rank, prefixed, pid, phases.now)
+        if message[:1] == "\t" and place == "line":
+            return  # a listing (assembly, a table): thousands of them, and none tells a cause
         if place in _MATCHED:
             self._match(number, message, place, block, rank)
         elif place == "open" and block is not None and start.counts.get("asgi-mark"):

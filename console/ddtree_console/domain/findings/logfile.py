@@ -52,8 +52,39 @@ class Reader:
         self._export: dict[str, str] = {}
         self._headed = False
 
-    def feed(self, line: str) -> Iterator[Entry]:
+    def feed(self, line: str) -> Iterable[Entry]:
         """The entries that this line completes: one for most lines, none for markers and halves of an export."""
+        if line[6:7] == " " and line[9:10] == ":" == line[12:13] and line[15:16] == " " and not self._export:
+            found = self._short(line)
+            if found is not None:
+                return (found,)
+        return self._feed(line)
+
+    def _short(self, line: str) -> Entry | None:
+        """journalctl's own short form, by columns."""
+        colon = line.find(": ", 16, 160)
+        host, space, ident = line[16:colon].partition(" ") if colon > 0 else ("", "", "")
+        month = _MONTHS.get(line[:3].lower(), -1)
+        if not space or not ident or " " in ident or not host or month < 0:
+            return None
+        pid: int | None = None
+        if ident[-1] == "]":
+            ident, _, number = ident[:-1].partition("[")
+            if not (number.isascii() and number.isdigit()) or len(number) > 9:
+                return None
+            pid = int(number)
+        try:
+            day = int(line[4:6])
+            seconds = int(line[7:9]) * 3600 + int(line[10:12]) * 60 + int(line[13:15])
+        except ValueError:
+            return None
+        self._headed = True
+        self._last = Entry(
+            line[colon + 2 :], float((month * 31 + day) * 86400 + seconds), pid, MANAGERS.get(ident, ""), colon + 2
+        )
+        return self._last
+
+    def _feed(self, line: str) -> Iterator[Entry]:
         if line.startswith("{") and line.endswith("}") and ('"MESSAGE"' in line or '"__CURSOR"' in line):
             found = self._json(line)
             if found is not None:

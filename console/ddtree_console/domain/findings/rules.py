@@ -143,7 +143,8 @@ class Rules:
             for literal in rule.any:
                 word = anchor(literal)
                 (self._index.setdefault(word, []) if word else self._always).append((literal, i))
-        self._untouched = self._index.keys().isdisjoint
+        self._keys = frozenset(self._index)
+        self._untouched = self._keys.isdisjoint
 
     def __len__(self) -> int:
         return len(self.rules)
@@ -160,11 +161,13 @@ class Rules:
         """Rules whose literals and patterns fit, strongest first, with the named groups of their pattern."""
         text = text[:SPAN]
         low = low or text.lower()
-        hits = {i for literal, i in self._always if literal in low}
-        for word in set(words or WORD.findall(low)):
-            for literal, i in self._index.get(word, ()):
+        hits = {i for literal, i in self._always if literal in low} if self._always else set()
+        for word in self._keys.intersection(words or WORD.findall(low)):
+            for literal, i in self._index[word]:
                 if i not in hits and literal in low:
                     hits.add(i)
+        if not hits:
+            return []
         out: list[tuple[Rule, Mapping[str, str]]] = []
         for i in sorted(hits, key=self._order):
             rule, groups = self.rules[i], {}

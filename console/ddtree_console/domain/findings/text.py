@@ -25,7 +25,8 @@ _LEVEL = re.compile(
     r"(?:\[?[\w./]+\.(?:py|cpp|cc):\d+\]:? ?)?"
 )
 _PIPE = re.compile(r"[\w.-]{1,40}\s*\| ")
-_SPACE = " \t"
+_BEGINS = frozenset("[(EWICDF0123456789")
+"""what the prefixes begin with."""
 
 
 class Line(NamedTuple):
@@ -62,6 +63,13 @@ def pieces(text: str) -> list[str]:
 def strip(line: str) -> Line:
     """The message of a line without ANSI codes, and its rank."""
     rank, at, end = "", 0, len(line)
+    if line[:3] == "[20" and line[11:12] == " " and line[14:15] == ":":  # most lines: SGLang's own stamp
+        close = line.find("]", 20, 90)
+        if close > 0:
+            rank = line[20:close].strip()
+            at = close + 2 if line[close + 1 : close + 2] == " " else close + 1
+            if line[at : at + 1] not in _BEGINS:
+                return Line(rank, line[at:], True)
     for _ in range(5):
         if at >= end:
             break
