@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddtree_console.demo import settings as settings_module
 from ddtree_console.demo.child import Child
+from ddtree_console.demo.notify import Readiness
 from ddtree_console.demo.unit_processes import POLL, UnitProcesses
 from ddtree_console.demo.unit_state import CLD_EXITED, Exit, restarts
 from ddtree_console.demo.unitload import UnitText
@@ -180,10 +181,13 @@ class Service(UnitProcesses):
         return not names & self.config.prevent and restarts(self.config.restart, self.result)
 
     async def _daemon(self, config: settings_module.Settings) -> None:
-        if config.type not in ("simple", "exec"):
+        if config.type not in ("simple", "exec", "notify"):
             self.log(f"Type={config.type} is run as simple by this sandbox.", 4)
-        child = self._spawn(config.start[0], {}, main=True)
-        if child is None and config.type == "exec":
+        if config.type == "notify":
+            child = await self._notified(config)
+        else:
+            child = self._spawn(config.start[0], {}, main=True)
+        if child is None and config.type in ("exec", "notify"):
             return
         self._set("active", "running")
         self.machine.log(self, f"Started {self.title}.")
@@ -200,6 +204,33 @@ class Service(UnitProcesses):
         self._set("deactivating", "stop")
         for command in config.stop:
             await self._control(command, "ExecStop", config.timeout_stop, {"MAINPID": str(child.pid)})
+
+    async def _notified(self, config: settings_module.Settings) -> Child | None:
+        """The main process once it has said READY=1; None when it ended, was too late, or is to be stopped before."""
+        self.machine.log(self, f"Starting {self.title}...")
+        readiness = Readiness()
+        try:
+            child = self._spawn(config.start[0], {"NOTIFY_SOCKET": readiness.address}, main=True)
+            if child is None:
+                return None
+            stop, ready = (asyncio.ensure_future(event.wait()) for event in (self._stop, readiness.ready))
+            waited: set[asyncio.Future[Any]] = {child.ended, stop, ready}
+            limit = None if config.timeout_start == float("inf") else config.timeout_start
+            await asyncio.wait(waited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            ready.cancel()
+        finally:
+            readiness.close()
+        if child.ended.done():
+            self._main_exited(child.ended.result())
+            self._note("protocol" if self.result == "success" else self.result)
+            return None
+        if readiness.ready.is_set():
+            return child
+        if not self._stop.is_set():
+            self.log("start operation timed out. Terminating.", 4)
+            self._note("timeout")
+        return None
 
     async def _until_ended_or_stopped(self, child: Child, timeout: float = float("inf")) -> None:
         stop = asyncio.ensure_future(self._stop.wait())

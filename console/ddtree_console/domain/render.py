@@ -9,7 +9,7 @@ from typing import Any
 
 from ddtree_console.domain import adoption, quoting, verbatim
 from ddtree_console.domain import launch as launches
-from ddtree_console.domain.engines import dialects, registry, sglang_launch
+from ddtree_console.domain.engines import dialects, registry, sglang_launch, wrapper
 from ddtree_console.domain.engines.base import Engine
 from ddtree_console.domain.plan import SECRET_ENV
 from ddtree_console.domain.spec import Profile, Secret, Service
@@ -82,7 +82,8 @@ def render_unit(profile: Profile, service: Service, engine: Engine | None = None
         # a start takes minutes: systemd's own 5 starts in 10 s would let a crash loop run for ever
         ("Unit", "StartLimitIntervalSec", "1800"),
         ("Unit", "StartLimitBurst", "3"),
-        ("Service", "Type", "simple"),
+        # active then means warmed by a real generation; the deployment still waits for a token of its own
+        ("Service", "Type", "notify" if profile.engine == "wrapper" and wrapper.notifies(profile) else "simple"),
     ]
     for key, value in (("User", profile.user), ("WorkingDirectory", profile.workdir)):
         if value is not None:

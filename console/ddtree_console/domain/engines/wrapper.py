@@ -16,6 +16,10 @@ FLAGS: tuple[FlagHelp, ...] = (
     FlagHelp("context-length", "int", "longest prompt plus output in tokens; k and M are accepted", 1, 100_000_000),
     FlagHelp("disable-cuda-graph", "bool", "no captured graph at all"),
     FlagHelp("budget", "int", "tree nodes besides the root", 1, 1024),
+    FlagHelp("spine", "bool", "the drafter's most probable chain is always in the tree"),
+    FlagHelp("draft-temperature", "float", "of the drafter when the tree is built", 0.01, 100),
+    FlagHelp("max-total-tokens", "int", "cap of the KV pool in tokens", 1, None),
+    FlagHelp("max-queued-requests", "int", "requests that may wait; more are refused with 503", 0, None),
     FlagHelp("drain-seconds", "float", "longest wait for running requests at SIGTERM", 0, 3600),
 )
 
@@ -41,6 +45,15 @@ def intent_flags(intent: Speculative | None) -> dict[str, Any]:
     if intent.draft and intent.kind != "none":
         flags["draft"] = intent.draft
     return flags
+
+
+def notifies(profile: Profile) -> bool:
+    """Whether what this profile starts is our server, which tells systemd when it serves.
+
+    A command of the profile's own may be any program.
+    """
+    command = profile.command
+    return not command or command[-1].rpartition("/")[2] == PROGRAM or tuple(command[-2:]) == ("-m", MODULE)
 
 
 def launch_flags(profile: Profile) -> tuple[dict[str, Any], dict[str, str]]:
