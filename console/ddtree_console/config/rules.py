@@ -162,7 +162,7 @@ class _Check:
 
 def check(path: Path) -> tuple[list[dict[str, Any]], Document]:
     """The rules of a file, and its document with every problem."""
-    document = yamltree.read(path)
+    document = yamltree.read(path, ours=path.parent == BUILTIN)
     if document.problems:
         return [], document
     return _Check(document).rows(), document
