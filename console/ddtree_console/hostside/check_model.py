@@ -99,8 +99,10 @@ def place(text: str, about: Target, env: Mapping[str, str]) -> tuple[Path | None
     return folder, "" if folder else f"{text} is not in this user's hub cache"
 
 
-def one(what: str, text: str, about: Target, env: Mapping[str, str], dummy: bool) -> tuple[Finding, dict[str, Any]]:
-    """(finding, config) of a model. dummy: the weights are not read at all."""
+def one(
+    what: str, text: str, about: Target, env: Mapping[str, str], dummy: bool
+) -> tuple[Finding, dict[str, Any] | None]:
+    """(finding, config) of a model; None where there is none. dummy: the weights are not read at all."""
     folder, why = place(text, about, env)
     who = about.user or "root"
     if folder is None:
@@ -110,18 +112,20 @@ def one(what: str, text: str, about: Target, env: Mapping[str, str], dummy: bool
         hub = text.count("/") == 1
         state = "warn" if hub and not offline else "fail"
         return Finding(what, state, f"{why}{'' if offline or not hub else ': it would be downloaded at the start'}",
-                       "download it first" if hub else "correct the path"), {}  # fmt: skip
+                       "download it first" if hub else "correct the path"), None  # fmt: skip
     why = blocked(folder)
     if why:
-        return Finding(what, "fail", f"as {who}: {why}", "correct the path, or let this user read it"), {}
+        return Finding(what, "fail", f"as {who}: {why}", "correct the path, or let this user read it"), None
     if folder.is_file():
-        return Finding(what, "ok", f"{folder} is readable as {who}"), {}
+        return Finding(what, "ok", f"{folder} is readable as {who}"), None
     try:
         config = config_of(folder)
     except OSError as error:
-        return Finding(what, "fail", f"as {who}: {folder}/config.json: {error.strerror}", "is this a model folder?"), {}
+        return Finding(
+            what, "fail", f"as {who}: {folder}/config.json: {error.strerror}", "is this a model folder?"
+        ), None
     except ValueError as error:
-        return Finding(what, "fail", f"{folder}/config.json does not parse: {error}", "copy the model again"), {}
+        return Finding(what, "fail", f"{folder}/config.json does not parse: {error}", "copy the model again"), None
     why = "" if dummy else weights(folder)
     if why:
         return Finding(what, "fail", f"as {who}: {why}", "copy the model again, or let this user read it"), config
@@ -218,5 +222,5 @@ def check(about: Target, env: Mapping[str, str]) -> Iterator[Finding]:
     if about.draft:
         mine, draft = one("draft", about.draft, about, env, dummy)
         yield mine
-        if target and draft:
+        if target is not None and draft is not None:
             yield pair(target, draft, about)

@@ -1,7 +1,6 @@
 """What can be known before a deployment: checks of the host, its build, the flags in it, the memory. All at once.
 
-What was read last of each slot is kept, so that an edited profile is judged at once (`forecast`) and a deployment right
-after a preflight asks nobody again (`gate`).
+What was read last of each slot is kept, so that an edited profile is judged at once (`forecast`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from ddtree_console.services.api import Check, Preflight
 from ddtree_console.services.errors import HostError
 from ddtree_console.services.hostwatch import HostWatch
 
-FRESH_S = 60.0
-"""for so long a preflight of the same profile stands for a new one at a deployment."""
 GATE_S = 4.0
 """longest that a deployment waits for its own; what is not known by then does not stand in its way."""
 OWN = ("connection", "sudo")
@@ -43,27 +40,19 @@ class ChecksFailed(HostError):
 
 @dataclass
 class _Known:
-    """Of one slot. profile, at: of the last preflight."""
+    """What the last preflight of one slot read."""
 
     build: Build = field(default_factory=Build)
     asked: object = None
     """whose build it is"""
     facts: memory.Facts | None = None
     gpus: GpuReport = field(default_factory=GpuReport)
-    profile: Profile | None = None
-    at: float = float("-inf")
-    checks: tuple[Check, ...] = ()
 
     def build_of(self, profile: Profile) -> Build:
         """The build where that profile starts the one that was looked at, else one of which nothing is known."""
         if self.asked is None or self.asked == _interpreter(profile):
             return self.build
         return Build(problems=("flags are not known, because the profile starts another program: check again",))
-
-    @property
-    def failed(self) -> bool:
-        """Whether anything in it refuses a deployment: then the next one looks again."""
-        return any(c.state == "fail" for c in self.checks)
 
 
 def _interpreter(profile: Profile) -> object:
@@ -114,7 +103,6 @@ class Preflights:
             *verdicts.patched(build),
             *verdicts.problems(build),
         ]
-        known.profile, known.at, known.checks = profile, self._clock(), tuple(said)
         took = self._clock() - began
         return Preflight(service.key, profile.name, tuple(said), build, marks, estimate, took)
 
@@ -127,7 +115,12 @@ class Preflights:
             return (), None
         live, build = watch.snapshot().gpus, known.build_of(profile)
         report = live if live.gpus else known.gpus
-        estimate = memory.estimate(service, profile, known.facts, report, build.release)
+        estimate: Estimate | None
+        try:
+            estimate = memory.estimate(service, profile, known.facts, report, build.release)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # a config.json may hold anything; the rest of the preflight is worth no less for it
+            estimate = Estimate(problems=(f"not known, because {type(error).__name__}: {error}",))
         return builds.flag_marks(profile, build), estimate
 
     def fitted(self, key: str, profile: Profile) -> Profile:
@@ -141,13 +134,10 @@ class Preflights:
     async def gate(
         self, watch: HostWatch, service: Service, profile: Profile, profiles: Mapping[str, Profile]
     ) -> tuple[Check, ...]:
-        """Checks that refuse this deployment: of a preflight of just now, else of one made for it.
+        """Checks that refuse this deployment, asked now: a port or a GPU can be taken in a second.
 
         () also where the host cannot be checked: its own refusal comes with the plan.
         """
-        known = self._known.get(service.key)
-        if known is not None and known.profile == profile and self._clock() - known.at <= FRESH_S and not known.failed:
-            return ()
         try:
             async with asyncio.timeout(GATE_S):
                 found = await self.run(watch, service, profile, profiles)
