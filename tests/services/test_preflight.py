@@ -232,3 +232,19 @@ async def test_the_two_sides_are_asked_of_their_hosts() -> None:
     assert rows["host", "GPUs"] == "1x H200"
     assert rows["package", "torch"] == "2.9.1+cu128"
     assert rows["patched", "sglang/srt/x.py"] == "patched"
+
+
+async def test_accepted_drift_is_told_to_the_host_as_it_was_seen() -> None:
+    host = answering(OK)
+    host.answers["accept-drift"] = lambda p: [{"ok": True, "accepted": "x"}]
+    begin = {"v": 1, "tx": "t1", "n": 0, "boot": "b", "t": 0.0, "wall": 0.0, "kind": "begin", "what": "deploy"}
+    seen = {"flag": "context-length", "asked": "8192", "effective": "4096"}
+    async with console(host) as one:
+        host.watcher().put({"kind": "tx", "unit": "s1.service", "event": begin})
+        host.watcher().put({"kind": "tx", "unit": "s1.service", "event": {**begin, "n": 1, "kind": "drift", **seen}})
+        async with asyncio.timeout(5):
+            snapshot = one.snapshot()
+            while not snapshot.hosts[0].services[0].drift:
+                snapshot = await one.changed(snapshot.serial)
+        await one.accept_drift("h1/s1")
+    assert called(host, "accept-drift") == [{"unit": "s1.service", "drift": [seen], "who": "ann@desk"}]

@@ -276,7 +276,11 @@ class LiveConsole:
 
     async def accept_drift(self, key: str) -> None:
         """As Console.accept_drift."""
+        service, watch = self._slot(key)
         self._may_change(key, "accept drift")
+        seen = [{"flag": d.flag, "asked": d.asked, "effective": d.effective} for d in watch.service(service.name).drift]
+        payload = {"unit": service.unit, "drift": seen, "who": self._operator.who}
+        await watch.commands.call("accept-drift", payload)
 
     def _watch(self, host: str) -> HostWatch:
         if host not in self.monitor.hosts:
