@@ -90,6 +90,9 @@ def test_a_plug_in_registers_an_algorithm_and_a_flag(tmp_path: Path) -> None:
     known, found = tree_of(files, tmp_path, ("ddtree_plugin.entry",))
     assert known == ["DFLASH", "EAGLE", "NEXTN", "DDTREE"]
     assert found["algorithm"] == "DDTREE" and found["flags"] == ["ddtree-report"]
+    flags, sources = read(files, tmp_path, ("ddtree_plugin.entry",))
+    assert any(path.endswith("tool.py") for path in sources.read)
+    assert not [name for name in flags if "another-program" in name]
 
 
 def test_stock_has_none(tmp_path: Path) -> None:

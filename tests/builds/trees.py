@@ -209,7 +209,18 @@ def register():
     def worker(server_args):
         return None
 """,
+    "ddtree_plugin/tool.py": """
+import argparse
+
+def main():
+    parser = argparse.ArgumentParser()
+    group = parser.add_argument_group("x")
+    parser.add_argument("--of-another-program")
+    group.add_argument("--of-another-program-too")
+""",
     "ddtree_plugin/args.py": """
+from ddtree_plugin import tool
+
 def hook(parser):
     parser.add_argument("--ddtree-report", type=str, default=None)
 """,

@@ -11,7 +11,7 @@ from typing import Any
 from ddtree_console.domain import help_text
 from ddtree_console.hostside import as_user, inspect_cache, inspect_dists, inspect_engine, inspect_help, request_json
 from ddtree_console.hostside.inspect_dists import Dist
-from ddtree_console.hostside.inspect_flags import FlagReader
+from ddtree_console.hostside.inspect_flags import HELP, FlagReader
 from ddtree_console.hostside.inspect_paths import Interpreter, environment, find
 from ddtree_console.hostside.inspect_source import Sources
 from ddtree_console.hostside.inspect_torch import torch_version
@@ -116,6 +116,8 @@ class Inspection:
             reader = FlagReader(sources)
             for module in sources.below(f"{name}.serve"):
                 reader.module(module)
+            if reader.flags:
+                reader.flags.setdefault("help", dict(HELP))
             found = {"flags": [reader.flags[n] for n in sorted(reader.flags)], "problems": []}
         missing = [m for m in modules if not sources.find(m)]
         problems = [f"flags of the plug-in {m} are not known, because its source was not found" for m in missing]

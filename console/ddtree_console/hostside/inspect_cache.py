@@ -13,8 +13,8 @@ from typing import Any
 from ddtree_console.hostside import durable
 from ddtree_console.hostside.roots import Roots
 
-VERSION = 1
-"""raise it with every change of what is read: an older console's answer is then read anew."""
+CODE = Path(__file__).resolve().parents[2].name
+"""the host code's own hash, where it is installed: another console may read more."""
 MOST = 16
 
 
@@ -39,7 +39,7 @@ def stamps(paths: Iterable[str]) -> list[list[Any]]:
 
 
 def _file(roots: Roots, key: Mapping[str, Any]) -> Path:
-    name = hashlib.sha256(json.dumps([VERSION, key], sort_keys=True).encode()).hexdigest()[:32]
+    name = hashlib.sha256(json.dumps([CODE, key], sort_keys=True).encode()).hexdigest()[:32]
     return folder(roots) / f"{name}.json"
 
 

@@ -8,34 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from ddtree_console.hostside.inspect_flags import HELP, FlagReader
-from ddtree_console.hostside.inspect_source import Module, Sources
+from ddtree_console.hostside.inspect_source import Module, Sources, imports_of
 from ddtree_console.hostside.inspect_values import UNKNOWN, Values
 
 TREE_WORDS = ("ddtree", "dflash-tree", "tree-verify", "tree-attention", "tree-budget")
 """parts of flag names with which the known forks spell tree verification."""
 ALGORITHM = "speculative-algorithm"
-MOST_MODULES = 400
+MOST_MODULES, MOST_KIN = 400, 60
 
 
 def flags(sources: Sources, package: str, plugins: Sequence[str]) -> dict[str, Any]:
-    """flags, and a problem where names could not be told. plugins: dotted modules of entry points, and their kin."""
+    """flags, and a problem where names could not be told. plugins: dotted modules of entry points."""
     reader = FlagReader(sources)
-    todo: list[Module] = []
     main = sources.load(f"{package}.srt.server_args")
-    for module in (*sources.below(f"{package}.srt.arg_groups"), main):
-        if module is not None:
-            todo.append(module)
-    for name in plugins:
-        todo += [m for m in _kin(sources, name) if m not in todo]
+    todo = [m for m in (*sources.below(f"{package}.srt.arg_groups"), main) if m is not None]
     # fields first: a manual registration may ask for their defaults
     for module in todo:
         reader.module(module)
     seen = {m.name for m in todo}
-    for module in [m for m in todo if m is main or any(m.name.startswith(p.partition(".")[0]) for p in plugins)]:
-        for other in reader.followed(module):
-            if other.name not in seen and len(seen) < MOST_MODULES:
-                seen.add(other.name)
-                reader.module(other)
+    for other in reader.followed(main) if main is not None else ():
+        if other.name not in seen and len(seen) < MOST_MODULES:
+            seen.add(other.name)
+            reader.module(other)
+    for name in plugins:
+        for module in _kin(sources, name):
+            reader.module(module, hooks_only=True)
     found = reader.flags
     if found:
         found.setdefault("help", dict(HELP))
@@ -46,11 +43,23 @@ def flags(sources: Sources, package: str, plugins: Sequence[str]) -> dict[str, A
 
 
 def _kin(sources: Sources, name: str) -> list[Module]:
-    """A plug-in's own package, or its one module."""
+    """A plug-in's entry module and what that imports of its own package, nearest first."""
     top = name.partition(".")[0]
-    found = list(sources.below(top))[:MOST_MODULES]
-    one = sources.load(name)
-    return found or ([one] if one is not None else [])
+    found: dict[str, Module] = {}
+    todo = [name]
+    while todo and len(found) < MOST_KIN:
+        module = sources.load(todo.pop(0))
+        if module is None or module.name in found:
+            continue
+        found[module.name] = module
+        for node in ast.walk(module.tree):
+            if not isinstance(node, (ast.Import, ast.ImportFrom)):
+                continue
+            for base, inside in imports_of(module.name, node, module.path.endswith("__init__.py")).values():
+                dotted = f"{base}.{inside}" if inside and sources.find(f"{base}.{inside}") else base
+                if dotted.partition(".")[0] == top and dotted not in found:
+                    todo.append(dotted)
+    return list(found.values())
 
 
 def algorithms(sources: Sources, package: str, rows: Sequence[dict[str, Any]], plugins: Sequence[str]) -> list[str]:

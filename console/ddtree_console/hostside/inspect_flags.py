@@ -37,8 +37,11 @@ class FlagReader:
         """declarations whose names only running the code would tell."""
         self._seen: set[str] = set()
 
-    def module(self, module: Module) -> None:
-        """Every annotated field and every add_argument of a module."""
+    def module(self, module: Module, hooks_only: bool = False) -> None:
+        """Every annotated field and every add_argument of a module.
+
+        hooks_only: a plug-in's module, whose programs of their own (with a parser made there) are none of the engine's.
+        """
         if module.name in self._seen:
             return
         self._seen.add(module.name)
@@ -46,7 +49,8 @@ class FlagReader:
             for row in self._annotated.fields(module, owner):
                 self._put(row)
         for call, local in _calls(module.tree.body, {}, self._values, module):
-            self._argument(call, module, local)
+            if not (hooks_only and _own_parser(module, call)):
+                self._argument(call, module, local)
 
     def followed(self, module: Module) -> Iterator[Module]:
         """Modules that this one hands its parser to: `Other.add_cli_args(parser)`, `add_more(parser)`."""
@@ -146,6 +150,23 @@ def kind_for(given: Mapping[str, ast.expr], action: str) -> str:
     if count in ("+", "*") or (isinstance(count, int) and count > 1) or action in ("append", "extend"):
         return "list"
     return TYPES.get(called(given["type"]), "") if "type" in given else "str"
+
+
+def _own_parser(module: Module, call: ast.Call) -> bool:
+    """Whether the parser of that call was made in the same module by ArgumentParser(..)."""
+    made: dict[str, str] = {}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            func = node.value.func
+            kind = called(func)
+            owner = called(func.value) if isinstance(func, ast.Attribute) and kind.startswith("add_") else ""
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    made[target.id] = owner or kind
+    name = called(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    for _ in range(4):  # a group of a group of a parser
+        name = made.get(name, name)
+    return name == "ArgumentParser"
 
 
 def _parsers(function: Function) -> set[str]:
