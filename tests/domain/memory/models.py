@@ -1,7 +1,7 @@
 """Configs of published models, cut to the keys that decide memory, with the total_size of their safetensors index.
 
-Qwen/Qwen3-4B, Qwen3-8B, Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3.5-397B-A17B and Qwen3.6-27B on Hugging Face; the pair of
-the recordings (Qwen3-0.6B's shape and a DFlash draft of five layers, both with dummy weights).
+Qwen/Qwen3-4B, Qwen3-8B, Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3.5-9B, Qwen3.5-397B-A17B and Qwen3.6-27B on Hugging Face;
+the pair of the recordings (Qwen3-0.6B's shape and a DFlash draft of five layers, both with dummy weights).
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def hybrid(hidden: int, layers: int, heads: int, kv_heads: int, value_heads: int
 
 
 QWEN36_27B = hybrid(5120, 64, 24, 4, 48, intermediate_size=17408)
+QWEN35_9B = hybrid(4096, 32, 16, 4, 32, intermediate_size=12288)
 QWEN35_397B = hybrid(
     4096, 60, 32, 2, 64, num_experts=512, num_experts_per_tok=10, moe_intermediate_size=1024,
     shared_expert_intermediate_size=1024,

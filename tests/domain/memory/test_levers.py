@@ -45,8 +45,9 @@ def test_the_story_on_one_a6000_after() -> None:
     found = estimate(story("0.5.20"))
     assert (found.verdict, found.binding) == ("does not fit", "hybrid state")
     names = [line.split()[0] for line in found.levers]
-    assert names == ["mem-fraction-static", "speculative-num-draft-tokens", "mamba-ssm-dtype"]
-    for line in found.levers[1:]:
+    assert found.least is None
+    assert names == ["speculative-num-draft-tokens", "mamba-ssm-dtype", "tp-size"]
+    for line in found.levers[:-1]:
         better = done(story("0.5.20"), line)
         assert better is not None and better.verdict != "does not fit"
 
@@ -115,6 +116,19 @@ def test_too_high_a_fraction_leaves_too_little_for_the_graphs() -> None:
     assert (found.verdict, found.binding) == ("does not fit", "graphs")
     free = next(t.bytes for t in found.terms if t.name == "free")
     assert free < 0 and found.greatest is not None and found.greatest < 0.99
+
+
+@pytest.mark.parametrize(
+    ("release", "flag"), [("0.5.12", "disable-piecewise-cuda-graph"), ("0.5.23", "disable-prefill-cuda-graph")]
+)
+def test_graphs_that_leave_no_room_can_be_left_out_as_the_release_spells_it(release: str, flag: str) -> None:
+    facts = ModelFacts("/m", models.QWEN3_8B, models.QWEN3_8B_SIZE)
+    inputs = Inputs(facts, None, {"mem-fraction-static": 0.972}, (80 * GiB,), (80 * GiB,), release)
+    found = estimate(inputs)
+    assert (found.verdict, found.binding) == ("does not fit", "graphs")
+    line = next(line for line in found.levers if line.startswith(f"{flag}: "))
+    assert "tokens" in line
+    assert estimate(replace(inputs, flags={**inputs.flags, flag: True})).verdict == "tight"
 
 
 def test_unbalanced_gpus_are_refused_as_sglang_refuses_them() -> None:

@@ -101,6 +101,8 @@ def test_kv_of_a_token(config: dict[str, Any], tp: int, width: float, each: int)
 @pytest.mark.parametrize(
     ("config", "tp", "tokens", "k_gib"),
     [
+        # a public report of 0.5.2x with fp8 weights on an H100
+        (models.QWEN3_30B, 1, 392_920, 17.99),
         # sgl-project/sglang#15909, four GPUs, the text model of Qwen3-Omni-30B-A3B
         (models.QWEN3_30B, 4, 2_090_351, 23.92),
         # vllm-project/vllm#21348, Qwen3-235B-A22B-FP8 on 4x H100
@@ -122,6 +124,55 @@ def test_hybrid_state_as_logged_by_others() -> None:
     found = pool.solve(_raw(rest, slot, cell, sizing="first", draft_tokens=0, asked=1), 1.0)
     assert found.tokens == pytest.approx(580_364, rel=0.03)
     assert found.state == pytest.approx(82 * slot, rel=0.03)
+
+
+def test_hybrid_state_of_qwen36_27b_as_logged_by_others() -> None:
+    """A public log of a checkpoint of this shape: 360 slots, conv_state 0.99GB, ssm_state 50.77GB."""
+    assert near(361 * case.slot_bytes(read(models.QWEN36_27B), 1, {}) / GiB, 0.99 + 50.77)
+
+
+def test_snapshots_of_a_speculating_hybrid_as_logged_by_others() -> None:
+    """A public log of DFLASH, radix cache off: 64 slots and as many requests of 16 draft tokens.
+
+    conv_state 0.07GB, ssm_state 3.05GB, intermediate_ssm 48.75GB, intermediate_conv_window 0.43GB; K of 295,950 tokens
+    4.52 GB, of the draft 3.39 GB.
+    """
+    shape = read(models.QWEN35_9B)
+    slot, cell = case.slot_bytes(shape, 1, {}), case.kv_bytes(shape, 1, 2.0)
+    assert near(295_950 * cell / 2 / GiB, 4.52)
+    rest = int((0.07 + 3.05 + 48.75 + 0.43 + 2 * 4.52) * GiB)
+    given = {"sizing": "padded", "draft_tokens": 16, "asked": 64, "radix": False}
+    found = pool.solve(_raw(rest, slot, cell, **given), 1.0)
+    assert found.requests == 64
+    assert near(found.state / GiB, 0.07 + 3.05 + 48.75 + 0.43)
+
+
+@pytest.mark.parametrize(("config", "measured"), [(models.QWEN3_30B, 2.7), (models.QWEN35_9B, 3.85)])
+def test_breakable_prefill_graphs_as_logged_by_others(config: dict[str, Any], measured: float) -> None:
+    """58 sizes up to 8192 tokens, in 0.5.2x. Fitted, not derived: within 10 %, and a real start corrects it."""
+    flags = {"disable-decode-cuda-graph": True}
+    facts = ModelFacts("/m", config, 10 * GiB)
+    found = estimate(Inputs(facts, None, flags, (90 * GiB,), (models.RTX_PRO_6000_TOTAL,), "0.5.23"))
+    assert size(found, "graphs") == pytest.approx(measured, rel=0.10)
+
+
+def test_qwen3_30b_on_an_rtx_pro_6000_as_logged_by_others() -> None:
+    """A public report of 0.5.13: 56.89 GB of weights, and a piecewise graph despite --disable-cuda-graph."""
+    flags = {"mem-fraction-static": 0.9, "max-total-tokens": 4096, "disable-cuda-graph": True}
+    facts = ModelFacts("/m", models.QWEN3_30B, models.QWEN3_30B_SIZE)
+    found = estimate(Inputs(facts, None, flags, (95 * GiB,), (models.RTX_PRO_6000_TOTAL,), "0.5.13"))
+    assert near(size(found, "weights"), 56.89)
+    assert found.tokens == 4096 and size(found, "kv pool") == pytest.approx(2 * 0.19, abs=0.01)
+    assert size(found, "graphs") == pytest.approx(0.88, rel=0.15)
+
+
+def test_weights_on_one_of_four_gpus_as_logged_by_others() -> None:
+    """A public report of Qwen3-14B at tp 4: 7.08 GB a GPU."""
+    config = models.qwen3(5120, 40, 40, 17408, False)
+    total = weights.counted(read(config))
+    facts = ModelFacts("/m", config, total)
+    found = estimate(Inputs(facts, None, {"tp-size": 4}, (23 * GiB,) * 4, (24 * GiB,) * 4, "0.5.5"))
+    assert near(size(found, "weights"), 7.08)
 
 
 def _raw(rest: int, slot: int, cell: int, **more: Any) -> pool.Case:

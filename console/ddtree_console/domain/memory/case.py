@@ -43,6 +43,7 @@ class Launch:
     own: float
     told: bool
     tp: int
+    rule: Rules
     shape: Shape
     draft: Shape | None
     kv_width: float
@@ -188,8 +189,18 @@ def build(inputs: Inputs) -> Launch:
     width = _kv_width(flags, "kv-cache-dtype", shape.width)
     context_told = launch.whole(flags, "context-length") is not None
     return Launch(
-        case, own if told is None else told, own, told is not None, tp, shape, draft, width, context_told, tuple(notes)
-    )  # fmt: skip
+        case=case,
+        fraction=own if told is None else told,
+        own=own,
+        told=told is not None,
+        tp=tp,
+        rule=rule,
+        shape=shape,
+        draft=draft,
+        kv_width=width,
+        context_told=context_told,
+        notes=tuple(notes),
+    )
 
 
 def _draft(inputs: Inputs, algorithm: str) -> Shape | None:
@@ -199,6 +210,15 @@ def _draft(inputs: Inputs, algorithm: str) -> Shape | None:
         raise Unknown(f"speculation with {algorithm} has a draft model, and none was read")
     shape = _shape(inputs.draft, "draft model")
     return replace(shape, linear=0) if shape.linear else shape
+
+
+def _longest_prefill(flags: Mapping[str, Any], rule: Rules, step: int) -> int:
+    """The largest prefill with a graph: a chunk, less where the pool or, from 0.5.15, a request is shorter."""
+    asked = launch.whole(flags, "cuda-graph-max-bs-prefill") or launch.whole(flags, "piecewise-cuda-graph-max-tokens")
+    bounds = [asked or step, launch.whole(flags, "max-total-tokens")]
+    if rule.breakable:
+        bounds.append(launch.whole(flags, "context-length"))
+    return min(bound for bound in bounds if bound is not None)
 
 
 def _case(inputs: Inputs, rule: Rules, shape: Shape, draft: Shape | None, tp: int, gpu: tuple[int, int]) -> Case:
@@ -224,12 +244,9 @@ def _case(inputs: Inputs, rule: Rules, shape: Shape, draft: Shape | None, tp: in
     d = tree_width(flags, draft)
     busy = max(min(step, context), (asked or 1) * max(1, d))
     queries = (shape.heads * shape.head_dim + 2 * shape.kv_heads * shape.head_dim) // tp
-    prefills = 0
+    prefills: list[int] = []
     if release.prefill_graph(rule, flags, bool(shape.vision)):
-        most = launch.whole(flags, "cuda-graph-max-bs-prefill") or launch.whole(
-            flags, "piecewise-cuda-graph-max-tokens"
-        )
-        prefills = len(defaults.prefill_sizes(most or step))
+        prefills = defaults.prefill_sizes(_longest_prefill(flags, rule, step))
     graphed = release.decode_graph(rule, flags)
     return Case(
         free=free,
@@ -258,7 +275,8 @@ def _case(inputs: Inputs, rule: Rules, shape: Shape, draft: Shape | None, tp: in
         extra=residual.get("kv pool", 0),
         batch=defaults.largest_batch(flags, total, rule, tp, asked) if graphed else 0,
         padding=not launch.on(flags, "disable-cuda-graph-padding"),
-        prefills=prefills,
+        prefills=len(prefills),
+        kept=max(prefills, default=0) * shape.hidden * shape.width if rule.breakable else 0,
         layers=shape.layers,
         draft_layers=draft.layers if draft is not None else 0,
         draft_block=(draft.block or d) if draft is not None else 0,

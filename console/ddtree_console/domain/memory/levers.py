@@ -108,10 +108,20 @@ def _single(inputs: Inputs, launch: Launch, at_once: bool) -> Iterator[str]:
         found = _most(case.draft_tokens, 2, lambda n: _narrower(inputs, n)[0], at_once)
         if found is not None:
             yield f"{_narrower(inputs, found[0])[1]}: {_gain(found[1])}"
+    if case.prefills and not solve(replace(case, prefills=0, kept=0), launch.fraction).stop:
+        flag = _no_prefill_graph(launch)
+        tried = _try(_with(inputs, **{flag: True}), at_once)
+        if tried is not None:
+            yield f"{flag}: {_gain(tried)}"
     for flag, value in _types(inputs, launch):
         tried = _try(_with(inputs, **{flag: value}), at_once)
         if tried is not None:
             yield f"{flag} {value}: {_gain(tried)}" + (" (or a quantized model)" if flag == "quantization" else "")
+
+
+def _no_prefill_graph(launch: Launch) -> str:
+    """The flag that leaves out the prefill graph in this release."""
+    return "disable-prefill-cuda-graph" if launch.rule.number >= (0, 5, 14) else "disable-piecewise-cuda-graph"
 
 
 def _types(inputs: Inputs, launch: Launch) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,15 @@ from functools import lru_cache
 from ddtree_console.domain.memory import defaults
 
 MiB = 1024**2
-# Fitted to one real start (H200, 0.5.12, 28 layers, 48 requests x 16 tokens: 0.86, 0.64 and 0.67 GB); each start
-# corrects them for its own host.
+# Fitted to real starts; each start corrects them for its own host. Decode and piecewise: the recordings (H200, 0.5.12,
+# 28 layers, 48 requests x 16 tokens: 0.86, 0.64 and 0.67 GB). Breakable: two public logs of 0.5.2x, 58 sizes up to 8192
+# tokens: Qwen3-30B-A3B 2.7 GB, Qwen3.5-9B 3.85 GB.
 LOGITS = 6
 """bytes of a token and word in the graphs: logits as computed (2) and as sampled (4)."""
-DECODE_LAYER, PREFILL_LAYER = int(0.32 * MiB), int(0.42 * MiB)
+DECODE_LAYER, PREFILL_LAYER, BREAKABLE_LAYER = int(0.32 * MiB), int(0.42 * MiB), int(0.16 * MiB)
 """a layer's share of one captured size."""
+BREAKABLE_KEPT = 1.65
+"""hidden states of the largest prefill that a breakable graph keeps of each layer."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Case:
     (0 without speculation). draft_block: positions that the draft model computes. slots_each: slots that a request
     holds (3, more with extra buffers, 1 without radix cache).
     asked: --max-running-requests as it applies, None for none. extra: of the pool, from a real start.
+    prefills: sizes of the prefill graph; kept: bytes of one hidden state of its largest, where it is a breakable one.
     draft_inside: the draft's weights count against the fraction. halved: a request needs two tokens (0.5.14).
     """
 
@@ -54,6 +58,7 @@ class Case:
     batch: int = 0
     padding: bool = True
     prefills: int = 0
+    kept: int = 0
     layers: int = 0
     draft_layers: int = 0
     draft_block: int = 0
@@ -134,7 +139,9 @@ def graphs(case: Case, requests: int) -> int:
     if count and case.draft_layers:
         # a wider tree verifies more tokens, but the draft model still predicts its block
         draft = largest * max(0, case.draft_block - 1) * case.vocab * LOGITS + count * case.draft_layers * DECODE_LAYER
-    return max(0, decode + draft + case.prefills * case.layers * PREFILL_LAYER + case.extra_graphs)
+    layer = BREAKABLE_LAYER if case.kept else PREFILL_LAYER
+    prefill = case.prefills * case.layers * layer + int(case.kept * case.layers * BREAKABLE_KEPT)
+    return max(0, decode + draft + prefill + case.extra_graphs)
 
 
 def requests_of(case: Case, tokens: int) -> int:

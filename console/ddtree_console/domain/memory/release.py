@@ -27,6 +27,7 @@ class Rules:
     exact_draft: the draft's K and V are priced by its own shape (0.5.18), else by layers of the target.
     state: how state slots are sized: each (to 0.5.6), first (0.5.7 to 0.5.12: all requests asked for come first),
     joint (0.5.13), padded (0.5.17: one slot more).
+    breakable: the prefill graph is a breakable one (0.5.15), before it a piecewise one.
     auto_buffer: the radix cache of hybrid models keeps extra slots by default (0.5.14).
     speculation: MiB that the automatic fraction, where it is computed (0.5.5), leaves for a draft model.
     """
@@ -35,6 +36,7 @@ class Rules:
     draft_inside: bool
     exact_draft: bool
     state: str
+    breakable: bool
     auto_buffer: bool
     speculation: int
 
@@ -48,7 +50,15 @@ def rules(number: tuple[int, int, int]) -> Rules:
     else:
         state = "joint" if number <= (0, 5, 16) else "padded"
     speculation = 0 if number > (0, 5, 13) else 4096 if number >= (0, 5, 10) else 2048
-    return Rules(number, number >= (0, 5, 14), number >= (0, 5, 18), state, number >= (0, 5, 14), speculation)
+    return Rules(
+        number=number,
+        draft_inside=number >= (0, 5, 14),
+        exact_draft=number >= (0, 5, 18),
+        state=state,
+        breakable=number >= (0, 5, 15),
+        auto_buffer=number >= (0, 5, 14),
+        speculation=speculation,
+    )
 
 
 def decode_graph(rule: Rules, flags: Mapping[str, Any]) -> bool:
