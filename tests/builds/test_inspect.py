@@ -118,6 +118,11 @@ def test_where_it_is_found(env: Env) -> None:
     # PYTHONPATH of the unit, and of its Environment
     assert env.look(pythonpath=str(source)).package == str(source / "sglang")
     assert env.look(env={"PYTHONPATH": str(source)}).package == str(source / "sglang")
+    # a file of the unit's Environment, which outranks it
+    file = env.folder / "environment"
+    file.write_text(f"# more\nPYTHONPATH='{source}'\n")
+    file.chmod(0o600)
+    assert env.look(pythonpath="/x", environment_files=[f"-{file}"]).package == str(source / "sglang")
     # `python -m` puts the working directory first
     assert env.look(workdir=str(source)).package == str(source / "sglang")
     # setuptools' editable finder, run by the interpreter and read without it

@@ -37,12 +37,19 @@ def test_what_is_asked_holds_no_secret() -> None:
 def test_an_adopted_unit_is_asked_about_as_its_text_says() -> None:
     text = (
         "[Service]\nUser=llm\nWorkingDirectory=-/srv/llm\nEnvironment=PYTHONPATH=/src API_KEY=hunter2\n"
+        "EnvironmentFile=-/etc/default/llm\n"
         f"ExecStart={PYTHON} -u -m sglang.launch_server --model-path /m --port 1\n"
     )
     asked = builds.request(Profile("p", verbatim=text))
     assert (asked["python"], asked["user"], asked["workdir"]) == (PYTHON, "llm", "/srv/llm")
     assert asked["command"][:4] == [PYTHON, "-u", "-m", "sglang.launch_server"]
     assert asked["pythonpath"] == "/src" and "hunter2" not in json.dumps(asked["env"])
+    assert asked["environment_files"] == ["-/etc/default/llm"]
+
+
+def test_a_directive_of_the_profile_outranks_its_own_words() -> None:
+    asked = builds.request(Profile("p", python=PYTHON, user="llm", unit={"User": "other", "WorkingDirectory": "/x"}))
+    assert (asked["user"], asked["workdir"]) == ("other", "/x")
 
 
 def test_the_wrapper_is_asked_for_its_help_when_nothing_else_tells() -> None:

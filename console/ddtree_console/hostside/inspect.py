@@ -10,6 +10,7 @@ from typing import Any
 
 from ddtree_console.domain import help_text
 from ddtree_console.hostside import as_user, inspect_cache, inspect_dists, inspect_engine, inspect_help, request_json
+from ddtree_console.hostside.env_launch import file_environment
 from ddtree_console.hostside.inspect_dists import Dist
 from ddtree_console.hostside.inspect_flags import HELP, FlagReader
 from ddtree_console.hostside.inspect_paths import Interpreter, environment, find
@@ -29,7 +30,7 @@ MOST_PATCHED = 200
 class Inspection:
     """One look at a build; `answer` holds what it found so far, so that a part that fails loses only itself."""
 
-    def __init__(self, roots: Roots, raw: Mapping[str, Any]) -> None:
+    def __init__(self, roots: Roots, raw: Mapping[str, Any], more_env: Mapping[str, str]) -> None:
         self._roots = roots
         self.engine = str(raw.get("engine") or "sglang")
         command = raw.get("command")
@@ -39,8 +40,9 @@ class Inspection:
         self.workdir = os.environ.get("HOME", "/") if workdir == "~" else workdir
         given = raw.get("env")
         env = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
+        env.update(more_env)
         home = os.environ.get("HOME", "") if raw.get("user") else ""
-        self.env = environment(env, str(raw.get("pythonpath") or ""), home)
+        self.env = environment(env, more_env.get("PYTHONPATH") or str(raw.get("pythonpath") or ""), home)
         self.problems: list[str] = []
         self.answer: dict[str, Any] = {
             "engine": self.engine,
@@ -215,10 +217,15 @@ def _half(name: str, dists: Mapping[str, Dist]) -> str:
 
 
 def inspect(roots: Roots, raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer for a request {engine, python, user, workdir, env, pythonpath, command}."""
+    """The answer for a request {engine, python, user, workdir, env, pythonpath, command,
+    environment_files}."""
     user = str(raw.get("user") or "")
+    files = raw.get("environment_files")
+    # read before the user is taken on: systemd reads them as root
+    more = [file_environment(f) for f in files if isinstance(f, str)] if isinstance(files, list) else []
+    env = {key: value for one in more for key, value in one.items()}
     try:
-        return as_user.call(user, lambda: Inspection(roots, raw).look(), SECONDS)
+        return as_user.call(user, lambda: Inspection(roots, raw, env).look(), SECONDS)
     except as_user.NotKnown as error:
         engine, python = str(raw.get("engine") or ""), str(raw.get("python") or "")
         return {"engine": engine, "python": python, "source": "none", "problems": [f"not known, because {error}"]}

@@ -10,6 +10,7 @@ from ddtree_console.domain.build import Build, FlagMark, build_from_json
 from ddtree_console.domain.engines import dialect_build, registry, sglang_launch, wrapper
 from ddtree_console.domain.engines.base import DialectError
 from ddtree_console.domain.flag_marks import marks
+from ddtree_console.domain.plan import SECRET_ENV
 from ddtree_console.domain.secrets import is_secret_name
 from ddtree_console.domain.spec import Profile
 from ddtree_console.services.commands import Commands
@@ -23,13 +24,15 @@ def request(profile: Profile) -> dict[str, Any]:
     """What `inspect` is asked: the interpreter, user and Environment of the unit. Values of secrets stay here."""
     env = {k: v for k, v in profile.env.items() if isinstance(v, str) and not is_secret_name(k)}
     command, python = list(profile.command), profile.python or ""
-    user, workdir = profile.user or "", profile.workdir or ""
+    user, workdir = _of_unit(profile, "User", profile.user), _of_unit(profile, "WorkingDirectory", profile.workdir)
+    files: list[str] = []
     if profile.verbatim is not None:
         read = launches.read(profile.verbatim)
         command = command or list(read.argv)
         python = python or read.line.python or ""
         told = {name: found[-1].value for name, found in read.env.items() if found and not is_secret_name(name)}
         env = {**{k: v for k, v in told.items() if v is not None}, **env}
+        files = [f for f in read.unit.values("Service", "EnvironmentFile") if SECRET_ENV not in f]
         user, workdir = user or _directive(read, "User"), workdir or _directive(read, "WorkingDirectory")
     if not python and not command:
         python = sglang_launch.PYTHON
@@ -43,7 +46,14 @@ def request(profile: Profile) -> dict[str, Any]:
         "env": env,
         "pythonpath": env.get("PYTHONPATH", ""),
         "command": command,
+        "environment_files": files,
     }
+
+
+def _of_unit(profile: Profile, key: str, stated: str | None) -> str:
+    """A directive: the profile's own `unit` outranks what the profile says elsewhere."""
+    value = profile.unit.get(key, profile.unit.get(f"Service.{key}"))
+    return str(value) if isinstance(value, str) else stated or ""
 
 
 def _directive(read: launches.Launch, key: str) -> str:
