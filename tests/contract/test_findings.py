@@ -13,6 +13,7 @@ import pytest
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.findings.apply import make
 from ddtree_console.domain.findings.types import Finding, from_json
+from ddtree_console.domain.service_state import service_state
 from ddtree_console.domain.spec import Fleet, Profile
 from ddtree_console.services.errors import HostError
 from ddtree_console.services.report import report
@@ -27,7 +28,7 @@ async def story_fleet(host: RealHost, speed: float = 100) -> Fleet:
     fleet = await fleet_of(host)
     quick = fleet.profiles["quick"]
     rules = str(PurePosixPath(quick.command[2]).parent / "conditions.yaml")
-    where = ("--conditions", rules, "--host-name", "ct129", "--speed", f"{speed:g}")
+    where = ("--conditions", rules, "--host-name", "ct129", "--speed", f"{speed:g}", "--children", "1")
     flags = {"mem-fraction-static": 0.88, "context-length": 131072, "attention-backend": "triton", "api-key": KEY}
     shadow = replace(quick, name="shadow", command=(*quick.command[:3], *where), flags=flags)
     return replace(fleet, profiles={"quick": quick, "shadow": shadow})
@@ -52,6 +53,23 @@ async def attempt(see: Screen, wanted: Profile) -> tuple[list[Event], float | No
     lines = await see.console.logs(see.key, lines=8000)
     written = max(line.when for line in lines if decisive in line.text)
     return events, seen - written, finding
+
+
+async def frozen_and_thawed(see: Screen, host: RealHost) -> None:
+    """The scheduler of the service that serves is stopped: /v1/models still answers, and the console is not fooled."""
+    well = await see.until(lambda h: h.services[0].http.status == 200 and h.services[0].finding is None)
+    assert well.services[0].unit is not None
+    main = well.services[0].unit.main_pid
+    children = f"read -r children < /proc/{main}/task/{main}/children"
+    await host.exec(f"{children}; kill -STOP $children")
+    ill = await see.until(lambda h: h.services[0].finding)
+    assert ill.services[0].finding is not None
+    assert ill.services[0].finding.slug == "zombie-service"
+    assert ill.services[0].http.status == 200
+    state = service_state(ill, ill.services[0], see.console.snapshot().now)
+    assert (state.text, state.detail) == ("▲ degraded", ill.services[0].finding.summary)
+    await host.exec(f"{children}; kill -CONT $children")
+    await see.until(lambda h: h.services[0].finding is None)
 
 
 async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host: RealHost) -> None:
@@ -85,6 +103,7 @@ async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host:
         print("seconds from line to console", late)
         if real_host.kind == "lab":
             assert max(late) < 1.0, late
+        await frozen_and_thawed(see, real_host)
         text = await report(see.console, see.key, history[-1]["tx"])
         assert KEY not in text
         for wanted in (

@@ -6,6 +6,7 @@ from typing import Any
 
 from ddtree_console.cli.output import safe, seconds
 from ddtree_console.domain import events as ev
+from ddtree_console.domain.findings.types import from_json
 
 MARKS = {"ok": ("✓", "good"), "fail": ("✖", "bad"), "skip": ("–", "dim"), "run": ("◐", "work")}
 GOOD = ("committed",)
@@ -29,6 +30,7 @@ class Narrator:
         self._key = key
         self._began: tuple[str, float] | None = None
         self._running: set[tuple[str, str]] = set()
+        self._stall = ""
 
     def tell(self, event: ev.Event) -> list[tuple[str, str]]:
         """Lines of an event as (safe text, colour); [] for one that says nothing new."""
@@ -62,7 +64,13 @@ class Narrator:
             return [(f"· {data.get('text', '')}", "dim")]
         if event.kind == ev.OUTCOME:
             return outcome(data)
-        return [] if event.kind == ev.PROGRESS else [(f"? {event.line()}", "dim")]
+        return self._words(data) if event.kind == ev.PROGRESS else [(f"? {event.line()}", "dim")]
+
+    def _words(self, data: Any) -> list[tuple[str, str]]:
+        """What it does by itself is a phase's line already; a stall is told once, and again when it is another."""
+        stall, before = str(data.get("stall") or ""), self._stall
+        self._stall = stall
+        return [(f"    ▲ {data.get('words', stall)}", "warn")] if stall and stall != before else []
 
     def _progress(self, event: ev.Event) -> list[tuple[str, str]]:
         data: Any = event.data
@@ -89,13 +97,18 @@ class Narrator:
         if data.get("ok"):
             return []
         lines = [(f"✖ {data.get('code', '')}: {data.get('cause', '')}", "bad")]
+        finding = from_json(data.get("finding"))
+        if finding is not None:
+            blames = f" (by the edit of {finding.blames})" if finding.blames else ""
+            lines.append((f"    {finding.slug}: {finding.summary}{blames}", "bad"))
         evidence = data.get("evidence")
         lines += [(f"    | {line}", "dim") for line in (evidence if isinstance(evidence, list) else [])[:20]]
         ended = data.get("exit")
         if isinstance(ended, dict) and ended.get("result"):
             lines.append((f"    unit: {' '.join(f'{k} {v}' for k, v in ended.items())}", "dim"))
-        if data.get("remedy"):
-            lines.append((f"    remedy: {data['remedy']}", "warn"))
+        ways = [f"{r.text} {r.command}".strip() for r in finding.remedies] if finding is not None else []
+        for way in ways or ([str(data["remedy"])] if data.get("remedy") else []):
+            lines.append((f"    remedy: {way}", "warn"))
         return lines
 
 

@@ -119,6 +119,10 @@ class Ladder:
             self.diagnosis.broken = ""
         return events
 
+    def lost(self, now: float) -> bool:
+        """Whether its log says that it cannot go on: then its exit is to be seen at once."""
+        return self.log.fatal is not None or self.diagnosis.fatal_since(now) is not None
+
     def times(self) -> dict[str, float]:
         """Seconds of each rung and phase so far."""
         return {**self.log.secs, **self.secs}

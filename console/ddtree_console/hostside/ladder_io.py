@@ -96,7 +96,7 @@ class Wait:
 
     def _round(self) -> None:
         ladder, t = self.ladder, self._clock.boottime()
-        if self._unit_due.now(t) or ladder.log.fatal is not None:
+        if self._unit_due.now(t) or ladder.lost(t):
             ladder.on_unit(self._clock.boottime(), unitctl.show(self._unit))
         self._read_journal()
         if ladder.ended:
