@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ddtree_console.domain.snapshot import GpuReport, UnitState
@@ -116,6 +117,11 @@ def units(roots: Roots, one: Asked, unit: UnitState) -> Iterator[Finding]:
         yield Finding("secrets", *check_unit.secrets(roots, one.secrets))
 
 
+def _units(roots: Roots, one: Asked, unit: UnitState) -> Iterator[dict[str, Any]]:
+    for found in units(roots, one, unit):
+        yield _row(found, one)
+
+
 def gpus(roots: Roots, slots: list[Asked], states: Mapping[str, UnitState]) -> Iterator[dict[str, Any]]:
     """The GPUs of all slots, and what their environments are judged by."""
     reader = GpuReader(roots)
@@ -169,17 +175,12 @@ def findings(
     targets = {one.slot.service: env_launch.target(roots, one.unit_text) for one in slots if one.unit_text}
     jobs: dict[str, parallel.Work] = {}
     for one in slots:
-        unit = states.get(one.slot.unit) or UnitState(one.slot.unit)
-        jobs[f"unit {one.slot.service}"] = lambda one=one, unit=unit: (  # type: ignore[misc]
-            _row(found, one) for found in units(roots, one, unit)
-        )
-        if one.slot.service in targets:
-            about, service = targets[one.slot.service], one.slot.service
-            jobs[f"environment {service}"] = lambda about=about, service=service: (  # type: ignore[misc]
-                check_env.look(roots, about, service)
-            )
+        unit, service = states.get(one.slot.unit) or UnitState(one.slot.unit), one.slot.service
+        jobs[f"unit {service}"] = partial(_units, roots, one, unit)
+        if service in targets:
+            jobs[f"environment {service}"] = partial(check_env.look, roots, targets[service], service)
     if any(one.slot.gpus for one in slots):
-        jobs["gpus"] = lambda: gpus(roots, slots, states)
+        jobs["gpus"] = partial(gpus, roots, slots, states)
     for job, item in parallel.run(jobs, seconds):
         kind, _, service = job.partition(" ")
         if "finding" in item:
@@ -202,9 +203,12 @@ def _cuda(
         found = facts.get(f"environment {service}")
         if found is None:
             continue
+        cuda = cuda_from(found["cuda"])
+        if not one.slot.gpus and cuda.torch and not cuda.cuda:
+            continue  # a slot without GPUs is served by torch's build for the CPU
         mine = [archs.get(str(index)) for index in one.slot.gpus]
         driver, supports = str(gpu.get("driver") or ""), str(gpu.get("cuda") or "")
-        for finding in check_cuda.judge(cuda_from(found["cuda"]), targets[service].env, mine, driver, supports):
+        for finding in check_cuda.judge(cuda, targets[service].env, mine, driver, supports):
             yield replace(finding, service=service)
 
 

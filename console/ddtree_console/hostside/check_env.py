@@ -26,6 +26,12 @@ from ddtree_console.hostside.env_python import Python
 from ddtree_console.hostside.roots import Roots
 
 SCAN_S = 1.2
+LATER = {
+    "sglang": ("sglang.srt.entrypoints.http_server", "sglang.srt.managers.scheduler",
+               "sglang.srt.managers.detokenizer_manager"),
+    "ddtree_kernels": ("ddtree_kernels.serve.__main__",),
+}  # fmt: skip
+"""what a start imports inside a function: its processes' own modules."""
 DISTRIBUTIONS = {"sglang": "sglang", "ddtree_kernels": "ddtree-console"}
 
 
@@ -65,8 +71,11 @@ def modules(about: Target, python: Python, until: float, lost: list[env_imports.
         return
     walker = env_imports.Walker(about.package, folders[0], until)
     found = walker.start(about.module or about.package)
+    for module in LATER.get(about.package, ()):
+        if walker.folders.module(folders[0], module.split(".")[1:]):
+            found = walker.start(module)
     outside = [n for n in found.outside if n not in python.standard and n not in sys.builtin_module_names]
-    absent = [n for n in outside if not any(env_imports.module_file(folder, [n]) for folder in python.path)]
+    absent = [n for n in outside if not any(walker.folders.module(folder, [n]) for folder in python.path)]
     lost += found.missing
     if absent:
         again = env_python.ask_here(about, absent)

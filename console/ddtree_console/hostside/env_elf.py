@@ -140,7 +140,7 @@ def read(path: str, gpus: bool = False) -> Library:
             try:
                 named = [(tag, _text(data, at)) for tag, at in _dynamic(data)]
                 sass, ptx = _architectures(data) if gpus else (frozenset(), frozenset())
-            except (struct.error, IndexError) as error:
+            except (struct.error, IndexError, OverflowError) as error:
                 raise NotElf("cut short") from error
 
     def folders(wanted: int) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ seems to be missing is confirmed with `ast`, which no text in quotes can fool.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 _LINE = re.compile(rb"^(?:import[ \t]+([^\n#;]+)|from[ \t]+([.\w]+)[ \t]+import[ \t]+(\((?:[^)]*)\)|[^\n#;]+))", re.M)
@@ -39,31 +39,36 @@ class Scan:
     whole: bool = True
 
 
-def module_file(folder: str, parts: Sequence[str]) -> str:
-    """The file of a module below a folder: a package's __init__, a .py, an extension; '/' at the end for a bare
-    folder (a namespace); '' for none."""
-    base = Path(folder, *parts)
-    package = base / "__init__.py"
-    if package.is_file():
-        return str(package)
-    for suffix in (".py", *SUFFIXES):
-        candidate = base.with_name(base.name + suffix)
-        if candidate.is_file():
-            return str(candidate)
-    if base.is_dir():
-        return f"{base}/"
-    return _any_extension(base)
+class Folders:
+    """Folders as they were when first looked at: one listing answers for every module in it."""
 
+    def __init__(self) -> None:
+        self._listed: dict[str, frozenset[str]] = {}
 
-# Extensions of the unit's interpreter may carry another tag than those of the host's.
-SUFFIXES = tuple(dict.fromkeys([*EXTENSION_SUFFIXES, ".abi3.so", ".so"]))
+    def names(self, folder: str) -> frozenset[str]:
+        """What lies in it; empty where it cannot be read."""
+        if folder not in self._listed:
+            try:
+                self._listed[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone, and fast
+            except OSError:
+                self._listed[folder] = frozenset()
+        return self._listed[folder]
 
-
-def _any_extension(base: Path) -> str:
-    try:
-        return str(next(base.parent.glob(f"{base.name}.*.so"), ""))
-    except OSError:
-        return ""
+    def module(self, folder: str, parts: Sequence[str]) -> str:
+        """The file of a module below a folder: a package's __init__, a .py, an extension of whatever Python; with a '/'
+        at its end a bare folder (a namespace); '' for none."""
+        inside = "/".join([folder, *parts[:-1]])
+        if not parts:
+            return f"{folder}/__init__.py" if "__init__.py" in self.names(folder) else f"{folder}/"
+        name, there = parts[-1], self.names(inside)
+        if name in there and "__init__.py" in self.names(f"{inside}/{name}"):
+            return f"{inside}/{name}/__init__.py"
+        if f"{name}.py" in there:
+            return f"{inside}/{name}.py"
+        extension = next((n for n in there if n.startswith(f"{name}.") and n.endswith(".so")), "")
+        if extension:
+            return f"{inside}/{extension}"
+        return f"{inside}/{name}/" if name in there and Path(inside, name).is_dir() else ""
 
 
 def _names(text: bytes) -> Iterator[str]:
@@ -87,7 +92,8 @@ class Walker:
     """Follows the imports of `package` (its folder is `root`) until `until` (monotonic seconds)."""
 
     def __init__(self, package: str, root: str, until: float) -> None:
-        self.package, self.root, self.until = package, root, until
+        self.package, self.root, self.until = package, root.rstrip("/"), until
+        self.folders = Folders()
         self.scan = Scan()
         self._seen: set[str] = set()
         self._queue: list[str] = []
@@ -96,7 +102,7 @@ class Walker:
         """Everything that importing `module` (and being started by it) takes."""
         self._take(module, "", 0)
         if module == self.package:
-            self._add(module_file(self.root, ("__main__",)))
+            self._add(self.folders.module(self.root, ("__main__",)))
         while self._queue:
             if time.monotonic() > self.until:
                 self.scan.whole = False
@@ -116,7 +122,7 @@ class Walker:
             self.scan.outside.setdefault(parts[0], by)
             return
         for depth in range(1, len(parts) + 1):
-            file = module_file(self.root, parts[1:depth])
+            file = self.folders.module(self.root, parts[1:depth])
             if not file:
                 if not by or self._really(by, module):
                     self.scan.missing.append(Missing(".".join(parts[:depth]), by, self._line(by, module)))
@@ -125,7 +131,7 @@ class Walker:
                 return  # what lies below an extension is made by it as it loads
             self._add(file)
         for name in names:
-            self._add(module_file(self.root, [*parts[1:], name]))
+            self._add(self.folders.module(self.root, [*parts[1:], name]))
 
     def _read(self, file: str) -> None:
         try:
