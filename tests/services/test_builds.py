@@ -17,7 +17,7 @@ from ddtree_console.domain.build import Build, BuildFlag
 from ddtree_console.domain.engines import registry
 from ddtree_console.domain.engines.base import DialectError
 from ddtree_console.domain.spec import Fleet, Host, Profile, Secret, Speculative
-from ddtree_console.services import builds
+from ddtree_console.services import builds, verdicts
 from ddtree_console.services.hostwatch import HostWatch
 from ddtree_console.transport.bootstrap import launcher
 from ddtree_console.transport.opener import opener
@@ -111,3 +111,16 @@ async def test_a_host_is_asked_by_the_host_code_that_it_was_sent(tmp_path: Path)
     marks = {m.name: m for m in builds.flag_marks(profile, build)}
     assert marks["cuda-graph-max-bs"].state == "ambiguous" and marks["hots"].wanted == "host"
     assert marks["speculative-ddtree-budget"].state == "ok"
+
+
+def test_versions_that_the_release_does_not_ask_for_are_a_check() -> None:
+    pins = {"torch": "==2.11.0", "sglang-kernel": "==0.4.4"}
+    build = Build("sglang", "0.5.15", versions={"torch": "2.11.0+cu128", "sglang-kernel": "0.4.2"}, pins=pins)
+    (check,) = verdicts.pins(build)
+    assert (check.state, check.evidence) == ("warn", "sglang-kernel 0.4.2, wanted ==0.4.4")
+    assert check.remedy == "install what sglang 0.5.15 asks for: sglang-kernel==0.4.4"
+    assert (
+        verdicts.pins(Build("sglang", "0.5.15", versions={"torch": "2.11.0"}, pins={"torch": "==2.11.0"}))[0].state
+        == "ok"
+    )
+    assert verdicts.pins(Build()) == []

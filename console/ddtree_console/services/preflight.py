@@ -100,6 +100,7 @@ class Preflights:
             *(c for c in (failed, no_build, no_facts) if c is not None),
             *verdicts.flags(marks, build),
             *verdicts.memory(estimate),
+            *verdicts.pins(build),
             *verdicts.patched(build),
             *verdicts.problems(build),
         ]
@@ -130,6 +131,12 @@ class Preflights:
             return builds.fit(profile, known.build_of(profile)) if known is not None else profile
         except DialectError:
             return profile
+
+    def flags(self, key: str, profile: Profile) -> tuple[str, ...]:
+        """Options of the profile's build as far as that was read, aliases too; () where they are not known."""
+        known = self._known.get(key)
+        build = known.build_of(profile) if known is not None else Build()
+        return tuple(dict.fromkeys(n for f in build.flags if not f.refused for n in (f.name, *f.aliases)))
 
     async def gate(
         self, watch: HostWatch, service: Service, profile: Profile, profiles: Mapping[str, Profile]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ddtree_console.domain import build_pins
 from ddtree_console.domain.build import REFUSED, Build, FlagMark
 from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.services.api import Check
@@ -86,6 +87,18 @@ def patched(build: Build) -> list[Check]:
         return [Check("patched files", "ok", "none in the packages that serve")] if build.package else []
     why = f"{len(build.patched)} differ from their packages' RECORD: {_joined(build.patched, ', ')}"
     return [Check("patched files", "warn", why, "know them before you blame the release; install again to undo them")]
+
+
+def pins(build: Build) -> list[Check]:
+    """Installed versions against what the engine's own metadata asks for; nothing where it asks for none."""
+    if not build.pins:
+        return []
+    found = build_pins.mismatches(build)
+    named = f"{build.engine} {build.release}".strip()
+    if not found:
+        return [Check("versions", "ok", f"{len(build.pins)} as {named} asks for them")]
+    wanted = " ".join(f"{m.package}{m.wants}" for m in found)
+    return [Check("versions", "warn", _joined([m.text for m in found]), f"install what {named} asks for: {wanted}")]
 
 
 def problems(build: Build) -> list[Check]:
