@@ -57,6 +57,8 @@ class Plan:
     origin: str = ""
     takeover: bool = False
     rules: tuple[Mapping[str, Any], ...] = ()
+    build_flags: tuple[str, ...] = ()
+    """options of the build that the new release starts (dash names, aliases too), () where they are not known."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -83,7 +85,7 @@ def plan_from_json(raw: Mapping[str, Any]) -> Plan:
     """The plan in that JSON; KeyError or ValueError name what is missing. Unknown keys are ignored."""
     known = {f: raw[f] for f in Plan.__dataclass_fields__ if f in raw}
     known["new"], known["way_back"] = candidate_from_json(raw.get("new")), candidate_from_json(raw.get("way_back"))
-    for name in ("gpus", "shared_gpu_units", "rules"):
+    for name in ("gpus", "shared_gpu_units", "rules", "build_flags"):
         known[name] = tuple(raw.get(name) or ())
     for name in ("what", "unit", "service", "port"):
         if name not in raw:

@@ -52,7 +52,8 @@ def findings_of(tx: Tx, candidate: Candidate | None, judge: bool) -> Findings:
     past = tx_past.before(tx.roots, tx.unit, tx.id)
     edited = tx_past.edited_flags(past, candidate)
     tried = tx_past.attempts(tx.roots, tx.unit, tx.id, candidate)
-    return Findings(loaded, flags=candidate.set_flags, edited=edited, attempts=tried)
+    build = frozenset(tx.plan.build_flags) or None
+    return Findings(loaded, flags=candidate.set_flags, build_flags=build, edited=edited, attempts=tried)
 
 
 def expect_of(tx: Tx, candidate: Candidate, started: Started, judge: bool) -> Expect:

@@ -180,7 +180,8 @@ class LiveConsole:
             if failed:
                 raise preflight.ChecksFailed(key, failed)
         choice = plans.Choice(on_failure, hold, reason, force, takeover)
-        plan = self._planner.deploy(service, self._preflights.fitted(key, wanted), profiles, choice)
+        flags = self._preflights.flags(key, wanted)
+        plan = self._planner.deploy(service, self._preflights.fitted(key, wanted), profiles, choice, flags)
         answer = await watch.commands.call("submit", plan.to_json(), 60.0)
         return Submitted(key, str(answer.get("tx") or ""))
 

@@ -107,8 +107,15 @@ class Planner:
             **self._way_back(service, profiles),
         }
 
-    def deploy(self, service: Service, profile: Profile, profiles: Mapping[str, Profile], choice: Choice) -> Plan:
-        """A new release of `profile` on trial."""
+    def deploy(
+        self,
+        service: Service,
+        profile: Profile,
+        profiles: Mapping[str, Profile],
+        choice: Choice,
+        build_flags: tuple[str, ...] = (),
+    ) -> Plan:
+        """A new release of `profile` on trial. build_flags: options of its build, () where they are not known."""
         return Plan(
             what="deploy",
             to="new",
@@ -118,6 +125,7 @@ class Planner:
             reason=choice.reason,
             force=choice.force,
             takeover=choice.takeover,
+            build_flags=build_flags,
             **self._common(service, profiles),
         )
 
