@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ddtree_console.services.api import (
     Submitted,
 )
 from ddtree_console.services.errors import HostError
+from tests.ui import known
 from tests.ui.canned import FLEET, WALL, fleet, journal
 
 PREVIEW = DeployPreview(
@@ -111,6 +112,12 @@ class DoubleConsole:
         self.fails: HostError | None = None
         self.asked: list[tuple[Any, ...]] = []
         self.history_is: Sequence[HistoryEntry] = HISTORY
+        self.preflight_is: Callable[[str, str], Preflight] = known.preflight
+        self.preflight_fails: HostError | None = None
+        self.gate: asyncio.Event | None = None
+        """holds every preflight until set"""
+        self.kept: dict[str, Profile] = {"r12": FLEET.profiles["shadow-small"], "r43": FLEET.profiles["shadow-small"]}
+        self._marks: tuple[FlagMark, ...] | None = None
         self._changed = asyncio.Event()
 
     def push(self, snapshot: FleetSnapshot) -> None:
@@ -204,14 +211,30 @@ class DoubleConsole:
         return CHECKS
 
     async def preflight(self, key: str, profile: str | Profile) -> Preflight:
-        name = profile if isinstance(profile, str) else profile.name
-        return Preflight(key, name, tuple(await self.check(*key.split("/"))))
+        """Canned; also what forecast knows from then on."""
+        self.asked.append(("preflight", key, profile))
+        if self.preflight_fails is not None:
+            raise self.preflight_fails
+        if self.gate is not None:
+            await self.gate.wait()
+        found = self.preflight_is(key, profile if isinstance(profile, str) else profile.name)
+        self._marks = found.marks
+        return found
 
     def forecast(self, key: str, profile: Profile) -> tuple[tuple[FlagMark, ...], Estimate | None]:
-        return (), None
+        """From the last preflight; nothing before one."""
+        self.asked.append(("forecast", key, profile))
+        return known.forecast(profile, self._marks) if self._marks is not None else ((), None)
+
+    async def kept_profile(self, key: str, release: str) -> Profile | None:
+        """As told."""
+        return self.kept.get(release)
 
     async def accept_drift(self, key: str) -> None:
+        """Recorded."""
         self.asked.append(("accept drift", key))
+        if self.fails is not None:
+            raise self.fails
 
     async def adopt(self, host: str, unit: str) -> tuple[str, str]:
         """Recorded."""

@@ -10,8 +10,9 @@ import pytest
 from textual.pilot import Pilot
 
 from ddtree_console.domain.spec import Fleet
-from ddtree_console.services.errors import NoFleet
+from ddtree_console.services.errors import HostError, NoFleet
 from ddtree_console.ui.app import ConsoleApp
+from tests.ui import known
 from tests.ui.canned import snapshots
 from tests.ui.doubles import DoubleConsole
 from tests.ui.helpers import NORMAL, SMALL, TINY, WIDE, make, press, settle
@@ -57,6 +58,38 @@ ONCE = [
 ]
 
 
+def _bad(double: DoubleConsole) -> None:
+    double.preflight_is = known.failed_preflight
+
+
+def _unknown(double: DoubleConsole) -> None:
+    double.preflight_fails = HostError(
+        "ct129", "preflight", "connection lost", "it is dialled again; c checks again", 5
+    )
+
+
+def _story(double: DoubleConsole) -> None:
+    double.history_is, double.lines = known.STORY, known.decisive_journal(known.GRAPHS)
+
+
+# (name, state, keys, what is known, sizes)
+KNOWN: list[tuple[str, str, tuple[str, ...], Callable[[DoubleConsole], None] | None, tuple[tuple[int, int], ...]]] = [
+    ("launch-bad", "failed", ("e",), _bad, (WIDE, NORMAL, SMALL)),
+    ("launch-unknown", "failed", ("e",), _unknown, (NORMAL,)),
+    ("apply", "found", ("a",), None, (WIDE, SMALL)),
+    ("why-found", "found", ("x",), _story, (WIDE, NORMAL, SMALL, TINY)),
+    ("why-ailing", "ailing", ("G", "x"), None, (NORMAL,)),
+    ("host-found", "found", ("enter",), None, (NORMAL,)),
+    ("host-ailing", "ailing", ("enter",), None, (NORMAL, SMALL)),
+    ("accept-drift", "ailing", ("enter", "A"), None, (SMALL,)),
+    ("deploy-found", "going-back", ("d",), None, (NORMAL, SMALL)),
+    ("deploy-stuck", "stuck", ("d",), None, (SMALL,)),
+    ("fleet-found", "ailing", ("G",), None, (WIDE,)),
+    ("history-story", "found", ("h", "j"), _story, (WIDE,)),
+    ("confirm-bad", "ready", ("d",), _bad, (NORMAL,)),
+]
+
+
 def _cases() -> list[Any]:
     out = [pytest.param(s, k, z, id=f"{n}-{zn}") for n, s, k in EVERYWHERE for zn, z in SIZES.items()]
     out += [pytest.param(s, k, z, id=f"{n}-{z[0]}") for n, s, k, sizes in AT_TWO for z in sizes]
@@ -69,6 +102,27 @@ def test_screen(snap_compare: Callable[..., bool], state: str, keys: tuple[str, 
         await press(pilot, *keys)
 
     assert snap_compare(make(STATES[state], countdown=3600.0), terminal_size=size, run_before=before)
+
+
+@pytest.mark.parametrize(
+    ("state", "keys", "prepare", "size"),
+    [pytest.param(s, k, p, z, id=f"{n}-{z[0]}") for n, s, k, p, sizes in KNOWN for z in sizes],
+)
+def test_known(
+    snap_compare: Callable[..., bool],
+    state: str,
+    keys: tuple[str, ...],
+    prepare: Callable[[DoubleConsole], None] | None,
+    size: tuple[int, int],
+) -> None:
+    double = DoubleConsole({**STATES, **known.snapshots()}[state])
+    if prepare is not None:
+        prepare(double)
+
+    async def before(pilot: Pilot[Any]) -> None:
+        await press(pilot, *keys)
+
+    assert snap_compare(make(double, countdown=3600.0), terminal_size=size, run_before=before)
 
 
 def test_demo_and_read_only_stay_on_screen(snap_compare: Callable[..., bool]) -> None:

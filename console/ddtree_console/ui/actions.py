@@ -15,9 +15,10 @@ from ddtree_console.ui.paint import host_text
 from ddtree_console.ui.screens.base import ConsoleScreen
 
 if TYPE_CHECKING:
+    from ddtree_console.domain.findings.types import Finding, Remedy
     from ddtree_console.domain.snapshot import FleetSnapshot, ServiceSnapshot
     from ddtree_console.domain.spec import Profile
-    from ddtree_console.services.api import Console
+    from ddtree_console.services.api import Console, Preflight
 
 
 class OperatorActions(App[str]):
@@ -103,13 +104,18 @@ class OperatorActions(App[str]):
             return
         self.confirm_deploy(key, None)
 
-    def confirm_deploy(self, key: str, edited: Profile | None, profile: str = "") -> None:
-        """Everything that `d` shows before it acts; `edited`: a profile as edited and not saved, else one by name."""
+    def confirm_deploy(
+        self, key: str, edited: Profile | None, profile: str = "", preflight: Preflight | None = None
+    ) -> None:
+        """Everything that `d` shows before it acts; `edited`: a profile as edited and not saved, else one by name.
+
+        preflight: of that very profile, where there is one.
+        """
         from ddtree_console.ui.screens.confirm import ConfirmScreen
 
         if not key or self.services is None:
             return
-        self._open(ConfirmScreen(key, edited, profile))
+        self._open(ConfirmScreen(key, edited, profile, preflight))
 
     def action_rollback(self, to: str) -> None:
         """The countdown."""
@@ -129,6 +135,33 @@ class OperatorActions(App[str]):
 
         if self.services is not None:
             self._open(LaunchScreen(self.target_key()))
+
+    def finding(self, key: str) -> Finding | None:
+        """What was found about a service, None for nothing."""
+        if not key:
+            return None
+        from ddtree_console.ui.views.finding import finding_of
+
+        return finding_of(self.snapshot.service(key))
+
+    def action_apply(self) -> None:
+        """The first remedy's edits, made in the launch editor; a remedy for the host's own shell is shown instead."""
+        key = self.target_key()
+        found = self.finding(key)
+        if found is None or not found.remedies:
+            self.tell(f"{key}: no remedy is known; x shows what is")
+        elif found.remedies[0].edits:
+            self.open_remedy(key, found.remedies[0])
+        else:
+            self.action_why()
+
+    def open_remedy(self, key: str, remedy: Remedy) -> None:
+        """The launch editor with a remedy's edits, made on what the finding is about."""
+        from ddtree_console.ui.screens.launch import LaunchScreen
+        from ddtree_console.ui.views.finding import release_of
+
+        if self.services is not None:
+            self._open(LaunchScreen(key, remedy, release_of(self.snapshot.service(key))))
 
     def action_why(self) -> None:
         """Verdict, evidence, remedy."""

@@ -187,6 +187,8 @@ class ConsoleApp(OperatorActions, App[str]):
             return False
         if action == "extend" and (not self.in_flight(target) or self.typing()):
             return False
+        if action == "apply" and self.finding(target) is None:
+            return False
         if action in NEED_TARGET and not target:
             return None
         watching = action == "deploy" and self.in_flight(target)

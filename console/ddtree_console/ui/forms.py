@@ -8,11 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ddtree_console.domain.build import Build
+from ddtree_console.domain.build import flag as flag_of
 from ddtree_console.domain.engines.base import FlagHelp
 from ddtree_console.domain.secrets import MASK, is_secret_name, mask_flags
 from ddtree_console.domain.spec import Profile, Secret, Speculative
+from ddtree_console.domain.text import visible
 
 KINDS = ("none", "linear", "ddtree")
+EDITED = "-edited"
+"""ends the name of a profile that was edited and deployed without being saved"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SECRET = re.compile(r"\{secret: *([A-Za-z_][A-Za-z0-9_]*)\}\Z")
@@ -36,9 +41,32 @@ class Built:
     errors: Mapping[str, str]
 
 
-def fields(flags: Sequence[FlagHelp]) -> tuple[FlagHelp, ...]:
-    """All fields of the form, in order."""
-    return (*flags, *SPECULATIVE, ARGS, ENV)
+def fields(
+    flags: Sequence[FlagHelp], profile: Profile | None = None, build: Build | None = None, added: Sequence[str] = ()
+) -> tuple[FlagHelp, ...]:
+    """All fields of the form: the engine's, every other flag that the profile sets or that was `added`, then the rest.
+
+    build: tells kind and help of the latter, where it is known.
+    """
+    known = {f.name for f in flags}
+    others = [n for n in (*(profile.flags if profile is not None else ()), *added) if n not in known]
+    more = [_of_build(n, profile.flags.get(n) if profile is not None else None, build) for n in dict.fromkeys(others)]
+    return (*flags, *more, *SPECULATIVE, ARGS, ENV)
+
+
+def _of_build(name: str, value: Any, build: Build | None) -> FlagHelp:
+    """A flag that the engine's own list has not, as its build describes it, else as its value looks."""
+    found = flag_of(build, name) if build is not None else None
+    if isinstance(value, (list, tuple)):
+        kind = "list"
+    elif isinstance(value, bool):
+        kind = "bool"
+    else:
+        kind = found.kind if found is not None and found.kind in ("int", "float", "bool", "list") else "str"
+    text = found.help if found is not None else "not in the editor's own list; as the profile has it"
+    if found is not None and found.choices:
+        text = f"{text}; one of {', '.join(found.choices)}"
+    return FlagHelp(name, kind, text)
 
 
 def seconds(text: str) -> float | None:
@@ -58,15 +86,15 @@ def profile_name_error(name: str, taken: Sequence[str]) -> str:
 
 
 def texts(profile: Profile, all_fields: Sequence[FlagHelp]) -> dict[str, str]:
-    """The form's texts of a profile; secrets show as ***."""
+    """The form's texts of a profile; secrets show as ***, controls as visible symbols."""
     spec = profile.speculative or Speculative()
     out = {
         "speculative kind": spec.kind,
         "speculative shadow": "on" if spec.shadow else "",
         "speculative budget": "" if spec.budget is None else str(spec.budget),
-        "speculative draft": spec.draft or "",
+        "speculative draft": visible(spec.draft or ""),
         ENV.name: "\n".join(f"{k}={_env_text(k, v)}" for k, v in profile.env.items()),
-        ARGS.name: shlex.join(mask_flags(profile.args)),
+        ARGS.name: visible(shlex.join(mask_flags(profile.args))),
     }
     for field in all_fields:
         if field.name not in out:
@@ -81,13 +109,13 @@ def _flag_text(name: str, value: Any) -> str:
         return "on"
     if is_secret_name(name):
         return MASK
-    return " ".join(str(v) for v in value) if isinstance(value, (list, tuple)) else str(value)
+    return visible(shlex.join(str(v) for v in value) if isinstance(value, (list, tuple)) else str(value))
 
 
 def _env_text(name: str, value: str | Secret) -> str:
     if isinstance(value, Secret):
         return f"{{secret: {value.name}}}"
-    return MASK if is_secret_name(name) else value
+    return MASK if is_secret_name(name) else visible(value)
 
 
 def limits(field: FlagHelp) -> str:
@@ -117,6 +145,8 @@ def value_of(field: FlagHelp, text: str) -> Any:
         if text in KINDS:
             return text
         raise ValueError("one of " + ", ".join(KINDS))
+    if field.kind == "list":
+        return [_scalar(word) for word in shlex.split(text)]
     if field.kind not in ("int", "float"):
         return text
     try:
@@ -128,6 +158,16 @@ def value_of(field: FlagHelp, text: str) -> Any:
     ):
         raise ValueError(limits(field) or "a finite number")
     return value
+
+
+def _scalar(word: str) -> int | float | str:
+    """A number where it is one."""
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
 
 
 def build(base: Profile, all_fields: Sequence[FlagHelp], entered: Mapping[str, str]) -> Built:
@@ -211,4 +251,5 @@ def _env(text: str, base: Profile) -> dict[str, str | Secret]:
 
 def renamed(profile: Profile, base: str) -> Profile:
     """An edited profile under a name that says so; it extends what it was made from."""
-    return replace(profile, name=f"{base}-edited"[:64], extends=base)
+    root = base.removesuffix(EDITED)
+    return replace(profile, name=f"{root[: 64 - len(EDITED)]}{EDITED}", extends=root)

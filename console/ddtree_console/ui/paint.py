@@ -64,18 +64,18 @@ def wrap(text: str, cells: int, indent: str = "", style: str = "") -> list[Row]:
     line = indent
     for word in text.split(" "):
         room = max(8, cells - cell_len(indent))
-        while cell_len(word) > room:
-            if line.strip():
+        while len(word) > 4 * room or cell_len(word) > room:
+            if line.strip(" "):
                 out.append(((line, style),))
-            head = set_cell_size(word, room)
+            head = set_cell_size(word[: 4 * room], room)  # of a long word only its beginning is measured
             out.append(((indent + head, style),))
-            word, line = word[len(head.rstrip()) or 1 :], indent
-        if line.strip() and cell_len(line) + 1 + cell_len(word) > cells:
+            word, line = word[len(head.rstrip(" ")) or 1 :], indent
+        if line.strip(" ") and cell_len(line) + 1 + cell_len(word) > cells:
             out.append(((line, style),))
             line = indent + word
         else:
-            line = f"{line} {word}" if line.strip() else line + word
-    if line.strip() or not out:
+            line = f"{line} {word}" if line.strip(" ") else line + word
+    if line.strip(" ") or not out:
         out.append(((line, style),))
     return out
 

@@ -78,9 +78,14 @@ def test_where_nothing_was_computed_one_step_is_taken_and_called_a_guess(name: s
         (one("env", "NEW", "set"), "names no value"),
         (one("profile", "port", "set", 1), "no such entry"),
         (one("profile", "speculative.budget", "set", "x"), "whole number"),
-        (one("moon", "x", "set", 1), "moon"),
+        (one("moon", "x", "set", 1), "neither flag"),
         (one("flag", "x", "explode", 1), "not a change"),
         (one("flag", "--", "set", 1), "names nothing"),
+        (one("flag", "x y", "set", 1), "no name"),
+        (one("env", "A\x1b[31m", "set", "1"), "no name"),
+        (one("flag", "log-level", "set", "a\x1b]52;c;x"), "not printable"),
+        (one("flag", "log-level", "set", "x" * 5000), "too long"),
+        (one("profile", "model", "set", "/m\n[Service]"), "not printable"),
     ],
 )
 def test_what_cannot_be_made_is_said_and_changes_nothing(remedy: Remedy, says: str) -> None:
@@ -92,6 +97,7 @@ def test_what_cannot_be_made_is_said_and_changes_nothing(remedy: Remedy, says: s
 def test_a_default_of_the_build_is_where_a_step_starts() -> None:
     made = make(BASE, one("flag", "max-queued-requests", "lower"), {"max-queued-requests": 48})
     assert made.profile.flags["max-queued-requests"] == 24
+    assert make(BASE, one("flag", "tp-size", "raise")).profile.flags["tp-size"] == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Union
@@ -9,6 +10,9 @@ from typing import Any, Union
 from ddtree_console.domain.findings.types import Edit, Remedy
 from ddtree_console.domain.spec import Profile, Speculative
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,79}\Z")
+LONGEST = 4096
+"""characters of a value"""
 STEP = 0.05
 """one step of a share of memory"""
 LEAST, MOST = 0.05, 0.95
@@ -17,6 +21,8 @@ LARGEST = 1e15
 """no setting is that large; it also keeps NaN, infinities and texts of a thousand digits out"""
 WIDTH_FLAG, BUDGET_FLAG = "speculative-num-draft-tokens", "speculative-ddtree-budget"
 DRAFT_FLAGS = ("speculative-draft-model-path", "speculative-draft-model")
+DEFAULTS = {"tp-size": 1}
+"""what every release of SGLang takes where the flag is not given; others depend on host and release"""
 FIELDS = ("model", "python", "user", "workdir", "dialect")
 
 Number = Union[int, float]
@@ -52,7 +58,8 @@ def make(profile: Profile, remedy: Remedy, defaults: Mapping[str, Any] | None = 
         try:
             profile, guess = _one(profile, edit, name, defaults or {})
         except _CannotMake as why:
-            problems.append(f"{edit.op} {name}: {why}")
+            # A name that is none may hold anything, a secret too: it is not repeated.
+            problems.append(f"{edit.op[:20]} {name}: {why}" if _NAME.match(name) else str(why))
             continue
         if guess:
             guesses.append(guess)
@@ -66,8 +73,11 @@ def _dashed(name: str) -> str:
 def _one(profile: Profile, edit: Edit, name: str, defaults: Mapping[str, Any]) -> tuple[Profile, str]:
     if profile.verbatim is not None:
         raise _CannotMake("this unit was adopted word for word; edit it on its host, or write a profile for it")
-    if not name:
-        raise _CannotMake("the remedy names nothing")
+    if not _NAME.match(name):
+        # A rule may take words from a log: what could not be typed into a profile is not taken into one.
+        raise _CannotMake("the remedy names nothing" if not name else "that is no name of a setting")
+    if isinstance(edit.value, str) and not (edit.value.isprintable() and len(edit.value) <= LONGEST):
+        raise _CannotMake("its value is too long, or not printable")
     if edit.target == "flag":
         return _flag(profile, edit, name, defaults)
     if edit.target == "env":
@@ -84,7 +94,7 @@ def _one(profile: Profile, edit: Edit, name: str, defaults: Mapping[str, Any]) -
         return replace(profile, unit=unit), guess
     if edit.target == "profile":
         return _field(profile, edit, name)
-    raise _CannotMake(f"nothing here is called {edit.target or 'that'}")
+    raise _CannotMake("it is neither flag, env, unit nor profile")
 
 
 def _field(profile: Profile, edit: Edit, name: str) -> tuple[Profile, str]:
@@ -129,7 +139,7 @@ def _flag(profile: Profile, edit: Edit, name: str, defaults: Mapping[str, Any]) 
         raise _CannotMake("it stands in the profile's own command: change it there")
     at = _at(profile.args, name)
     now = _word(profile.args, at) if at is not None else profile.flags.get(name)
-    value, guess = _value(edit, now, defaults.get(name), switch=True)
+    value, guess = _value(edit, now, defaults.get(name, DEFAULTS.get(name)), switch=True)
     if at is not None:
         return replace(profile, args=_rewritten(profile.args, at, name, value)), guess
     flags = {k: v for k, v in profile.flags.items() if k != name}
@@ -175,7 +185,7 @@ def _value(edit: Edit, now: Any, default: Any, switch: bool = False) -> tuple[An
     if edit.value is not None:
         limit = _number(edit.value)
         if limit is None:
-            raise _CannotMake(f"{edit.value!r} is no number")
+            raise _CannotMake(f"{str(edit.value)[:40]!r} is no number")
         if have is not None and (have >= limit if up else have <= limit):
             raise _CannotMake(f"it is {have:g} already, and at {'least' if up else 'most'} {limit:g} was asked")
         return limit, ""

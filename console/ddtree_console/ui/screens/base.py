@@ -36,6 +36,7 @@ class ConsoleScreen(Screen[None]):
         super().__init__()
         self.key = key
         self._draw_due = False
+        self._offered: tuple[str, bool, bool] | None = None
 
     @property
     def console_app(self) -> ConsoleApp:
@@ -85,6 +86,11 @@ class ConsoleScreen(Screen[None]):
             return  # a tick may come between a screen and its widgets
         if app.services is None and self.draw_before():
             return
+        target = self.target()
+        offered = (target, app.in_flight(target), app.finding(target) is not None)
+        if offered != self._offered:  # keys come and go with what is known of the chosen service
+            self._offered = offered
+            self.refresh_bindings()
         now = app.now()
         self.query_one(TitleBar).put(self.title_pieces(app.snapshot, now), app.badges(), app.time_text())
         self.draw(app.snapshot, now)

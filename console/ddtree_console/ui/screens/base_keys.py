@@ -5,11 +5,12 @@ from __future__ import annotations
 from textual.binding import Binding, BindingType
 
 GLOBAL_KEYS: list[BindingType] = [
-    Binding("d", "deploy", "deploy", id="deploy", tooltip="preview and deploy; while one runs: watch it"),
+    Binding("d", "deploy", "deploy", id="deploy", tooltip="preview, deploy; while one runs: watch"),
     Binding("R", "rollback('way-back')", "roll back", id="rollback", tooltip="to the way back, after a countdown"),
     Binding("e", "edit", "edit", id="edit", tooltip="edit the launch flags"),
     Binding("plus", "extend", "extend", id="extend", tooltip="more time for the running deployment"),
-    Binding("x", "why", "why", id="why", tooltip="verdict, evidence and remedy"),
+    Binding("x", "why", "why", id="why", tooltip="why: finding, remedies, attempts"),
+    Binding("a", "apply", "apply", id="apply", tooltip="edit by the first remedy; again: deploy"),
     Binding("l", "journal", "journal", id="journal", tooltip="the journal, full screen"),
     Binding("h", "history", "history", id="history", tooltip="releases and attempts"),
     Binding("c", "check", "check", id="check", tooltip="checks of the host and the service"),
@@ -34,15 +35,22 @@ OTHER_KEYS: tuple[tuple[str, str], ...] = (
     ("f", "follow the journal"),
     ("space", "pause the journal"),
     ("^s", "save a profile (launch editor)"),
+    ("c", "check what is edited (launch editor)"),
+    ("1 to 9", "choose a remedy (why)"),
+    ("n", "next decisive line of the journal (why)"),
+    ("y", "copy the chosen remedy's command (why)"),
+    ("A", "accept drift until it changes (host)"),
     ("^r", "roll back, in a text field"),
     (": ^p", "command palette"),
-    ("esc", "back; leaves a text field; cancels a countdown"),
+    ("esc", "back, out of a field or countdown"),
 )
 
-CHANGES_A_HOST = frozenset({"deploy", "deploy_edited", "send_deploy", "take_over", "rollback", "extend"})
+CHANGES_A_HOST = frozenset(
+    {"deploy", "deploy_edited", "apply_deploy", "send_deploy", "take_over", "rollback", "extend", "accept_drift"}
+)
 """Actions that --read-only disables."""
 
 NEED_TARGET = frozenset(
-    {"deploy", "rollback", "edit", "extend", "why", "journal", "history", "check"},
+    {"deploy", "rollback", "edit", "extend", "why", "apply", "journal", "history", "check"},
 )
 """Actions that need a chosen service."""

@@ -11,29 +11,10 @@ from textual.widget import Widget
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.services.api import Check
 from ddtree_console.services.errors import HostError
-from ddtree_console.ui.paint import Piece, Row, fit, host_text, row, wrap
+from ddtree_console.ui.paint import Piece, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
+from ddtree_console.ui.views.checks import check_rows, worst_first
 from ddtree_console.ui.widgets.rows import Rows
-
-GLYPHS = {"ok": ("✓", "good"), "warn": ("▲", "warn"), "fail": ("✖", "bad"), "unknown": ("?", "dim")}
-
-
-def check_rows(checks: Sequence[Check], wide: int) -> list[Row]:
-    """One check a row, with its remedy below where there is one."""
-    name_size = min(26, max([8, *(len(c.name) for c in checks)]))
-    rows: list[Row] = []
-    for check in checks:
-        glyph, style = GLYPHS.get(check.state, ("?", "dim"))
-        head: Row = ((f" {glyph} ", style), (fit(host_text(check.name, 60), name_size), ""))
-        lines = wrap(host_text(check.evidence), max(12, wide - name_size - 5), "", "dim" if check.state == "ok" else "")
-        rows.append((*head, ("  ", ""), *lines[0]))
-        rows += [((" " * (name_size + 5), ""), *line) for line in lines[1:]]
-        if check.remedy and check.state != "ok":
-            rows += [
-                ((" " * (name_size + 5), ""), *r)
-                for r in wrap("-> " + host_text(check.remedy), max(12, wide - name_size - 5), "", "bold")
-            ]
-    return rows
 
 
 class CheckScreen(ConsoleScreen):
@@ -86,7 +67,7 @@ class CheckScreen(ConsoleScreen):
         pane = self.query_one("#main", Rows)
         wide = max(18, pane.size.width - 1)
         note = wrap(host_text(self._note), wide, " ", self._note_style) if self._note else []
-        pane.show([row(""), *check_rows(self._checks, wide), *note])
+        pane.show([row(""), *check_rows(worst_first(self._checks), wide, self.key.partition("/")[2]), *note])
 
     def copy_text(self) -> str:
         """All results."""

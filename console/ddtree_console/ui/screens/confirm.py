@@ -13,20 +13,24 @@ from textual.widgets import Input
 
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Profile
-from ddtree_console.services.api import DeployPreview
+from ddtree_console.services.api import DeployPreview, Preflight
 from ddtree_console.services.errors import HostError
 from ddtree_console.ui.forms import seconds
 from ddtree_console.ui.paint import Piece, Row, host_text, row, wrap
 from ddtree_console.ui.screens.base import ConsoleScreen
 from ddtree_console.ui.views.diff import confirm_rows
+from ddtree_console.ui.views.preflight import gate_rows
 from ddtree_console.ui.widgets.rows import Rows
 
 ON_FAILURE = ("back", "stop", "leave")
-LOCKED = 6
+LOCKED, REFUSED = 6, 7
 
 
 class ConfirmScreen(ConsoleScreen):
-    """`d`. `edited`: a profile as edited, else the service's own, or another chosen with `p`."""
+    """`d`. `edited`: a profile as edited, else the service's own, or another chosen with `p`.
+
+    preflight: of exactly that profile, where it was made already; else the host is asked here.
+    """
 
     not_here = frozenset({"deploy", "zoom"})
     CSS_PATH = "confirm.tcss"
@@ -40,8 +44,13 @@ class ConfirmScreen(ConsoleScreen):
         Binding("T", "take_over", "take over", id="take_over", tooltip="end the transaction that holds the lock"),
     ]
 
-    def __init__(self, key: str, edited: Profile | None = None, profile: str = "") -> None:
+    def __init__(
+        self, key: str, edited: Profile | None = None, profile: str = "", preflight: Preflight | None = None
+    ) -> None:
         super().__init__(key)
+        self._preflight = preflight
+        self._checking = self._pending = False
+        self._unchecked = ""
         self._edited = edited
         self._profile = profile
         self._names: list[str] = []
@@ -64,10 +73,13 @@ class ConfirmScreen(ConsoleScreen):
         slot = services.fleet.service(self.key)
         self._profile = self._edited.name if self._edited is not None else self._profile or slot.profile
         self._names = sorted(services.fleet.profiles)
-        self._ask()
+        self._ask(self._preflight is None)
 
-    def _ask(self) -> None:
+    def _ask(self, check: bool = True) -> None:
         self._preview = None
+        if check:
+            self._preflight, self._checking, self._unchecked = None, True, ""
+            self.run_worker(self._check(), exit_on_error=False, exclusive=True, group="preflight")
         self._note = ("asking the host…", "dim")
         self.run_worker(self._load(), exit_on_error=False, exclusive=True, group="preview")
         self.redraw()
@@ -80,6 +92,19 @@ class ConfirmScreen(ConsoleScreen):
         except (HostError, ValueError) as error:
             self._note = (str(error), "bad")
         self.redraw()
+
+    async def _check(self) -> None:
+        what = self._edited if self._edited is not None else self._profile
+        try:
+            self._preflight = await self.console_app.need_services().preflight(self.key, what)
+        except (HostError, ValueError) as error:
+            self._unchecked = str(error) or type(error).__name__
+        self._checking = False
+        self.redraw()
+        if self._pending and self.is_current:
+            self._pending = False
+            self._note = ("", "")
+            self.action_send_deploy()
 
     def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
         """DEPLOY? and the service."""
@@ -106,7 +131,8 @@ class ConfirmScreen(ConsoleScreen):
         head.show(rows)
         body = max(18, pane.size.width - 1)
         notes = wrap(host_text(self._note[0]), body, "  ", self._note[1]) if self._note[0] else []
-        shown = confirm_rows(self._preview, body, self._force) if self._preview is not None else []
+        checks = gate_rows(self._preflight, body, self._force, running=self._checking, problem=self._unchecked)
+        shown = confirm_rows(self._preview, body, self._force, checks) if self._preview is not None else checks
         pane.show([*notes, *shown])
 
     def action_profile(self) -> None:
@@ -155,12 +181,20 @@ class ConfirmScreen(ConsoleScreen):
         if preview.refusals and not (self._force and preview.forceable):
             how = "; F forces, with a reason" if preview.forceable else ""
             return f"refused: {preview.refusals[0]}{how}"
+        failed = self._preflight.failed if self._preflight is not None else ()
+        if failed and not self._force:
+            return f"refused: check {failed[0].name} failed: {failed[0].evidence}; F forces, with a reason"
         if self._force and not reason:
             return "force needs a typed reason: r"
         return ""
 
     def action_send_deploy(self) -> None:
         """Enter."""
+        if self._checking and self._preview is not None and not self._refusal():
+            self._pending = True
+            self._note = ("deploys as soon as the checks pass; esc leaves", "work")
+            self.redraw()
+            return
         hold, refusal = self._hold(), self._refusal()
         if isinstance(hold, str):
             refusal = hold
@@ -195,7 +229,7 @@ class ConfirmScreen(ConsoleScreen):
             )
         except HostError as error:
             self._locked = error.code == LOCKED
-            more = "; T takes over" if self._locked else ""
+            more = "; T takes over" if self._locked else ("; F forces, with a reason" if error.code == REFUSED else "")
             self._note = (f"✖ {error}{more}", "bad")
             self._sending = False
             self.redraw()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -10,7 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
-from ddtree_console.domain.snapshot import FleetSnapshot, HostSnapshot
+from ddtree_console.domain.snapshot import FleetSnapshot, HostSnapshot, ServiceSnapshot
+from ddtree_console.services.errors import HostError
 from ddtree_console.ui.paint import Piece, heading, row
 from ddtree_console.ui.screens.base import ConsoleScreen
 from ddtree_console.ui.views import fleet as fleet_view
@@ -19,22 +21,27 @@ from ddtree_console.ui.widgets.feed import JournalFeed
 from ddtree_console.ui.widgets.pick import Pick
 from ddtree_console.ui.widgets.rows import Rows
 
+COPIED = ("link", "main", "finding", "gpus", "drift", "unit", "http")
+
 
 class HostScreen(ConsoleScreen):
     """Panels of the host of `key`; the chosen service may change on it."""
 
     CSS_PATH = "host.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "follow", "follow", id="follow", tooltip="follow the journal")
+        Binding("f", "follow", "follow", id="follow", tooltip="follow the journal"),
+        Binding("A", "accept_drift", "accept ≠", id="accept_drift", tooltip="take the drift as known until it changes"),
     ]
 
     def body(self) -> Iterable[Widget]:
         """Services, panels, journal."""
         yield Rows(id="link", focus=False)
         yield Pick(id="main")
+        yield Rows(id="finding", classes="-auto", focus=False)
         with Horizontal(id="panels"):
             yield Rows(id="gpus")
             with Vertical(id="right"):
+                yield Rows(id="drift")
                 yield Rows(id="unit")
                 yield Rows(id="http")
         yield Rows(id="journal-head", focus=False)
@@ -91,11 +98,54 @@ class HostScreen(ConsoleScreen):
         gpus.show(view.gpu_rows(host.gpus, host_age, max(30, gpus.size.width - 1)))
         if service is None:
             return
+        self._about(service)
         age = None if service.at is None else now - service.at
         slot = next((s for h in services.fleet.hosts for s in h.services if s.key == key), None)
         unit.show(view.unit_rows(service.unit, service, age, max(30, unit.size.width - 1), self.console_app.wall()))
         http.show(view.http_rows(service, slot, age, max(30, http.size.width - 1)))
         self._journal_head()
+
+    def _about(self, service: ServiceSnapshot) -> None:
+        """What is wrong with it, in panes that are there only then."""
+        found, drift = self.query_one("#finding", Rows), self.query_one("#drift", Rows)
+        found.show(view.finding_rows(service, max(18, found.size.width - 1)))
+        drift.show(view.drift_rows(service.drift, max(30, drift.size.width - 1), self.console_app.read_only))
+        found.display, drift.display = bool(found.shown), bool(service.drift)
+
+    def _chosen_service(self) -> ServiceSnapshot | None:
+        return self.console_app.snapshot.service(self.target()) if self.is_mounted else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Drift can be accepted only where there is some."""
+        if action == "accept_drift":
+            service = self._chosen_service()
+            if service is None or not service.drift:
+                return False
+        return super().check_action(action, parameters)
+
+    def action_accept_drift(self) -> None:
+        """Asks once more: the badge goes until the differences change."""
+        from ddtree_console.ui.screens.ask import AskScreen
+
+        key, service = self.target(), self._chosen_service()
+        if service is None or not service.drift:
+            return
+        what = ", ".join(f"{d.flag} {d.effective} instead of {d.asked}" for d in service.drift)
+        text = f"{key}: accept {what}? The ≠ badge goes until they change; the profile stays as it is."
+        self.app.push_screen(AskScreen(text, "A", "accept"), partial(self._accept, key))
+
+    def _accept(self, key: str, yes: bool | None) -> None:
+        if yes:
+            self.run_worker(self._accepted(key), exit_on_error=False, group="act")
+
+    async def _accepted(self, key: str) -> None:
+        app = self.console_app
+        try:
+            await app.need_services().accept_drift(key)
+        except HostError as error:
+            app.problem(error)
+        else:
+            app.tell(f"{key}: drift accepted until it changes")
 
     def _journal_head(self) -> None:
         feed = self.query_one(JournalFeed)
@@ -128,4 +178,4 @@ class HostScreen(ConsoleScreen):
         focused = self.focused
         if isinstance(focused, Rows) and focused.id != "main":
             return focused.text
-        return "\n".join(self.query_one(f"#{name}", Rows).text for name in ("link", "main", "gpus", "unit", "http"))
+        return "\n".join(self.query_one(f"#{name}", Rows).text for name in COPIED)

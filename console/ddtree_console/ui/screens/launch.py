@@ -1,107 +1,133 @@
-"""The launch editor: flags, speculation, environment; what would change, before anything does."""
+"""The launch editor: flags, speculation, environment, and beside them what the host says before anything changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from collections.abc import Iterable
 
 from textual import events, on
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
+from ddtree_console.domain.build import FlagMark
 from ddtree_console.domain.engines.base import FlagHelp
+from ddtree_console.domain.findings.apply import make
+from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Profile
-from ddtree_console.services.api import DeployPreview
 from ddtree_console.services.errors import HostError
 from ddtree_console.ui import forms
 from ddtree_console.ui.paint import Piece, Row, heading, host_text, row, wrap
-from ddtree_console.ui.screens.base import ConsoleScreen
+from ddtree_console.ui.screens.launch_keys import LaunchKeys
 from ddtree_console.ui.views.diff import diff_rows
+from ddtree_console.ui.views.finding import applied_rows
+from ddtree_console.ui.views.flagmarks import sentence, short
+from ddtree_console.ui.views.preflight import preflight_rows
 from ddtree_console.ui.widgets.field import FieldInput, FieldRow
+from ddtree_console.ui.widgets.memory_bar import MemoryBar
 from ddtree_console.ui.widgets.rows import Rows
 
 QUIET = 0.3
-"""seconds after the last key before the difference is computed again."""
+"""seconds after the last key before the host is asked for the difference again."""
+SOON = 0.1
+"""seconds after the last key before marks and memory are computed again, which asks nobody."""
+NARROW = 100
+"""columns below which the checks stand in the same pane as the differences."""
 
 
-class LaunchScreen(ConsoleScreen):
-    """`e`. Edits a copy of a profile; nothing is written before ctrl+s, nothing deployed before `d` and enter."""
+class LaunchScreen(LaunchKeys):
+    """`e`, and `a` with a remedy. Edits a copy: ctrl+s writes it, `d` and the second `a` deploy it."""
 
-    not_here = frozenset({"edit", "deploy"})
+    not_here = frozenset({"edit", "deploy", "check", "apply"})
     CSS_PATH = "launch.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "ctrl+s", "save", "save as", id="save", priority=True, tooltip="save as a profile that extends this one"
-        ),
-        Binding("d", "deploy_edited", "deploy", id="deploy_edited", tooltip="preview and deploy what is edited"),
-        Binding("enter", "into", "edit fields", id="into", show=True),
-    ]
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self._profiles: Mapping[str, Profile] = {}
-        self._base: Profile | None = None
-        self._fields: tuple[FlagHelp, ...] = ()
-        self._preview: DeployPreview | None = None
-        self._note: tuple[str, str] = ("reading the profiles…", "dim")
-        self._help = ""
-        self._leaving = False
-        self._timer_due = 0
+    _fields: tuple[FlagHelp, ...] = ()
+    _note: tuple[str, str] = ("reading the profiles…", "dim")
+    _due = 0
 
     def body(self) -> Iterable[Widget]:
-        """Form at the left, differences at the right, help below."""
+        """Form at the left; memory, checks and differences at the right; help below."""
         with Horizontal(id="both"):
             with Vertical(id="left"):
                 yield VerticalScroll(id="form", can_focus=False)
                 yield Static("environment, one NAME=value a line", id="env-label", markup=False)
                 yield TextArea(id="env", show_line_numbers=False)
-            yield Rows(id="main")
+            with Vertical(id="right"):
+                yield MemoryBar(id="memory")
+                yield Rows(id="preflight")
+                yield Rows(id="main")
         yield Rows(id="help", classes="-auto", focus=False)
 
     def on_mount(self) -> None:
         """Reads the profiles."""
         self.run_worker(self._load(), exit_on_error=False)
 
-    def _base_name(self) -> str:
-        """What failed last, else what is committed, else what the fleet names: the one to go on from."""
-        services = self.console_app.need_services()
+    def _names(self) -> list[str]:
+        """Profiles to go on from, best first: what failed last, what is committed, what the fleet names."""
         service = self.console_app.snapshot.service(self.key)
-        names = [services.fleet.service(self.key).profile]
+        names = [self.console_app.need_services().fleet.service(self.key).profile]
         if service is not None:
             names.insert(0, service.release.profile)
-            if service.tx is not None and service.tx.what == "deploy":
-                names.insert(0, service.tx.profile)
-        return next((n for n in names if n in self._profiles), "")
+            tx = service.tx
+            if tx is not None and tx.what == "deploy":
+                names.insert(0, tx.profile)
+            tried = [a.profile for a in tx.attempts if a.target == self.release] if tx is not None else []
+            names = [*tried, *names]
+        return names
+
+    def _tried(self) -> str:
+        """The release to go on from: the one that the remedy is for, else one that was deployed and never saved."""
+        service = self.console_app.snapshot.service(self.key)
+        tx = service.tx if service is not None else None
+        if self.release or tx is None or tx.what != "deploy":
+            return self.release
+        return tx.target if tx.profile not in self.profiles else ""
 
     async def _load(self) -> None:
+        services = self.console_app.need_services()
         try:
-            self._profiles = await self.console_app.need_services().profiles()
+            self.profiles = await services.profiles()
         except (HostError, OSError, ValueError) as error:
-            self._note = (str(error), "bad")
-            self.redraw()
+            self._say(str(error), "bad")
             return
-        base = self._profiles.get(self._base_name())
+        base, tried = None, self._tried()
+        if tried:
+            try:
+                base = await services.kept_profile(self.key, tried)
+            except HostError as error:
+                self.console_app.problem(error)
+        base = base or next((self.profiles[n] for n in self._names() if n in self.profiles), None)
         if base is None:
-            self._note = ("no profile of this service could be read", "bad")
-            self.redraw()
+            self._say("no profile of this service could be read", "bad")
             return
-        await self._fill(base)
+        await self.fill(base)
+        start = self.start
+        if start is not None:
+            self.check_host(start)
 
-    async def _fill(self, base: Profile) -> None:
+    def _say(self, text: str, style: str) -> None:
+        self._note = (text, style)
+        self.redraw()
+
+    async def fill(self, base: Profile) -> None:
+        """As LaunchKeys.fill."""
         from ddtree_console.domain.engines.registry import get
 
-        self._base = base
-        self._fields = forms.fields(tuple(get(base.engine).editor_flags()))
-        shown = forms.texts(base, self._fields)
+        self.base = base
+        self.applied = make(base, self.remedy) if self.remedy is not None else None
+        start = self.applied.profile if self.applied is not None else base
+        build = self.preflight.build if self.preflight is not None else None
+        self._fields = forms.fields(tuple(get(base.engine).editor_flags()), start, build, tuple(base.flags))
+        shown = forms.texts(start, self._fields)
         form = self.query_one("#form", VerticalScroll)
         await form.remove_children()
         await form.mount_all([FieldRow(f, shown[f.name]) for f in self._fields if f.kind != "env"])
         self.query_one("#env", TextArea).text = shown[forms.ENV.name]
-        if not isinstance(self.focused, (Input, TextArea)):
+        # A remedy is there to be looked at and deployed: its second key must not land in a text field.
+        if self.remedy is None and not isinstance(self.focused, (Input, TextArea)):
             self.action_into()
+        self._show_changed()
+        self.forecast()
+        self.show_marks()
         self._changed()
 
     def action_into(self) -> None:
@@ -110,52 +136,58 @@ class LaunchScreen(ConsoleScreen):
         if first is not None:
             first.focus()
 
-    def _entered(self) -> dict[str, str]:
-        out = {f.field.name: f.value for f in self.query(FieldInput)}
-        out[forms.ENV.name] = self.query_one("#env", TextArea).text
-        return out
-
     def built(self) -> forms.Built:
-        """The profile as edited, or what is wrong."""
-        if self._base is None:
+        """As LaunchKeys.built."""
+        start = self.start
+        if start is None:
             return forms.Built(None, {"": "no profile yet"})
-        return forms.build(self._base, self._fields, self._entered())
+        entered = {f.field.name: f.value for f in self.query(FieldInput)}
+        entered[forms.ENV.name] = self.query_one("#env", TextArea).text
+        return forms.build(start, self._fields, entered)
 
     @on(Input.Changed)
     @on(TextArea.Changed)
     def _typed(self) -> None:
         self._leaving = False
-        self._timer_due += 1
-        due = self._timer_due
-        self._mark()
-        self.set_timer(QUIET, lambda: self._changed() if due == self._timer_due else None)
+        self._due += 1
+        due = self._due
+        self._show_changed()
+        self.set_timer(SOON, lambda: self.forecast() if due == self._due else None)
+        self.set_timer(QUIET, lambda: self._changed() if due == self._due else None)
 
-    def _mark(self) -> None:
-        if self._base is None:
+    def _show_changed(self) -> None:
+        if self.base is None:
             return
-        errors, before = self.built().errors, forms.texts(self._base, self._fields)
+        errors, before = self.built().errors, forms.texts(self.base, self._fields)
         for line in self.query(FieldRow):
             value = line.query_one(FieldInput).value
             line.set_class(line.field.name in errors, "-wrong")
             line.set_class(value != before.get(line.field.name, ""), "-changed")
         self._show_help()
 
+    def show_marks(self) -> None:
+        """As LaunchKeys.show_marks."""
+        marks = {m.name: m for m in self.marks}
+        for line in self.query(FieldRow):
+            line.mark(short(marks.get(line.field.name)))
+        self._panes()
+        self._show_help()
+
     def _changed(self) -> None:
-        self._mark()
+        self._show_changed()
         built = self.built()
         if built.profile is None:
-            self._note = ("; ".join(f"{k}: {v}" for k, v in built.errors.items()), "bad")
-            self.redraw()
+            self._say("; ".join(f"{k}: {v}" for k, v in built.errors.items()), "bad")
             return
         self.run_worker(self._compare(built.profile), exit_on_error=False, exclusive=True, group="compare")
 
     async def _compare(self, profile: Profile) -> None:
         try:
-            self._preview = await self.console_app.need_services().preview(self.key, profile)
-            self._note = ("", "")
+            self.saw(await self.console_app.need_services().preview(self.key, profile), profile)
         except (HostError, ValueError) as error:
-            self._note = (str(error), "bad")
-        self.redraw()
+            self._say(str(error), "bad")
+            return
+        self._say("", "")
 
     @on(events.DescendantFocus)
     def _show_help(self) -> None:
@@ -163,93 +195,72 @@ class LaunchScreen(ConsoleScreen):
         field = focused.field if isinstance(focused, FieldInput) else None
         if isinstance(focused, TextArea):
             field = forms.ENV
-        text = "enter goes into the fields; e, d, y, R and q work here"
-        wrong = ""
+        keys = "a deploys it; enter goes into the fields" if self.remedy is not None else "enter goes into the fields"
+        text, wrong, about = f"{keys}; c, d, y, R and q work here", "", ("", "")
         if field is not None:
             bounds = forms.limits(field)
             text = f"{field.name}: {field.help}" + (f" ({bounds})" if bounds else "") + " · esc leaves the field"
             wrong = self.built().errors.get(field.name, "")
+            about = sentence(self._mark_of(field.name))
         pane = self.query_one("#help", Rows)
         wide = max(18, pane.size.width - 1)
-        pane.show([*(wrap(f"✖ {wrong}", wide, " ", "bad") if wrong else []), *wrap(text, wide, " ", "dim")][:2])
+        first = (f"✖ {wrong}", "bad") if wrong else about
+        pane.show(
+            [*(wrap(first[0], wide, " ", first[1]) if first[0] else []), *wrap(host_text(text), wide, " ", "dim")][:2]
+        )
+
+    def _mark_of(self, name: str) -> FlagMark | None:
+        return next((m for m in self.marks if m.name == name), None)
 
     def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
         """LAUNCH, the service and the profile."""
         host, _, name = self.key.partition("/")
-        base = f"   {self._base.name}" if self._base is not None else ""
-        return [
-            (" LAUNCH  ", "title"),
-            (f"{host} / {name}", "bold"),
-            (base, ""),
-            ("  edited" if self._edited() else "", "work"),
-        ]
-
-    def _edited(self) -> bool:
-        return self._base is not None and self.built().profile != self._base
+        base = f"   {self.base.name}" if self.base is not None else ""
+        edited = ("  with the remedy" if self.remedy is not None else "  edited") if self.edited() else ""
+        return [(" LAUNCH  ", "title"), (f"{host} / {name}", "bold"), (host_text(base, 120), ""), (edited, "work")]
 
     def draw(self, snapshot: FleetSnapshot, now: float) -> None:
-        """Differences and the command."""
-        pane = self.query_one("#main", Rows)
-        wide = max(18, pane.size.width - 1)
-        rows: list[Row] = wrap(host_text(self._note[0]), wide, " ", self._note[1]) if self._note[0] else []
-        if self._preview is not None:
-            for text in (*self._preview.refusals, *self._preview.warnings):
-                rows += wrap("▲ " + host_text(text), wide, " ", "warn")
-            rows += diff_rows("AGAINST WHAT RUNS NOW", self._preview.diff_running, wide)
-            rows += diff_rows("AGAINST THE STORED PROFILE", self._preview.diff_stored, wide)
-            rows += [row(""), heading("COMMAND", "y copies it", wide)]
-            rows += wrap(host_text(self._preview.command), wide, " ", "dim")
-        pane.show(rows)
+        """Checks, differences and the command."""
+        self._panes()
         self._show_help()
 
-    def action_deploy_edited(self) -> None:
-        """The preview of `d`, for what is edited."""
-        built, app = self.built(), self.console_app
-        if built.profile is None or self._base is None:
-            app.tell("; ".join(f"{k}: {v}" for k, v in built.errors.items()), "warning")
-        elif built.profile == self._base:
-            app.confirm_deploy(self.key, None, self._base.name)
+    def _memory(self) -> Estimate | None:
+        """The forecast; before there is one, why not. None: this engine has no model of memory."""
+        if self.estimate is not None or (self.preflight is not None and not self.checking):
+            return self.estimate
+        why = "the host is being asked" if self.checking else "the host could not be asked: c asks again"
+        return Estimate(problems=(why,))
+
+    def _panes(self) -> None:
+        self.query_one(MemoryBar).estimate = self._memory()
+        main, checks = self.query_one("#main", Rows), self.query_one("#preflight", Rows)
+        narrow = self.size.width < NARROW
+        wide = max(18, main.size.width - 1)
+        known = self._preflight_rows(wide if narrow else max(18, checks.size.width - 1))
+        rows: list[Row] = wrap(host_text(self._note[0]), wide, " ", self._note[1]) if self._note[0] else []
+        if self.remedy is not None and self.applied is not None and self.base is not None:
+            rows.append(heading("REMEDY", "a deploys it", wide))
+            rows += wrap(host_text(self.remedy.text), wide, "  ", "bold")
+            rows += applied_rows(self.base, self.applied, wide, "  ")
+        if narrow:
+            rows += known
         else:
-            app.confirm_deploy(self.key, forms.renamed(built.profile, self._base.name))
+            checks.show(known)
+        if self.seen is not None:
+            for text in (*self.seen.refusals, *self.seen.warnings):
+                rows += wrap("▲ " + host_text(text), wide, " ", "warn")
+            rows += diff_rows("AGAINST WHAT RUNS NOW", self.seen.diff_running, wide)
+            rows += diff_rows("AGAINST THE STORED PROFILE", self.seen.diff_stored, wide)
+            rows += [row(""), heading("COMMAND", "y copies it", wide)]
+            rows += wrap(host_text(self.seen.command), wide, " ", "dim")
+        main.show(rows)
 
-    def action_save(self) -> None:
-        """Asks for the new profile's name."""
-        from ddtree_console.ui.screens.save import SaveScreen
-
-        built, app = self.built(), self.console_app
-        if built.profile is None or self._base is None:
-            app.tell("; ".join(f"{k}: {v}" for k, v in built.errors.items()), "warning")
-            return
-        app.push_screen(SaveScreen(self._base.name, tuple(self._profiles)), self._save)
-
-    def _save(self, name: str | None) -> None:
-        if name:
-            self.run_worker(self._write(name), exit_on_error=False)
-
-    async def _write(self, name: str) -> None:
-        app, built = self.console_app, self.built()
-        if built.profile is None or self._base is None:
-            return
-        try:
-            services = app.need_services()
-            path = await services.save_profile(self._base.name, name, built.profile)
-            self._profiles = await services.profiles()
-        except (HostError, OSError, ValueError) as error:
-            app.problem(error)
-            return
-        app.tell(f"saved {path}, extends {self._base.name}")
-        saved = self._profiles.get(name)
-        if saved is not None:
-            await self._fill(saved)
-
-    def may_leave(self) -> bool:
-        """False, once, while there are edits that are not saved."""
-        if not self._edited() or self._leaving:
-            return True
-        self._leaving = True
-        self.console_app.tell("not saved: ctrl+s saves; once more drops the edits", "warning")
-        return False
-
-    def copy_text(self) -> str:
-        """The exact command."""
-        return self._preview.command if self._preview is not None else ""
+    def _preflight_rows(self, wide: int) -> list[Row]:
+        return preflight_rows(
+            self.preflight,
+            self.marks,
+            wide,
+            running=self.checking,
+            stale=self.stale(),
+            problem=self.preflight_problem,
+        )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddtree_console.domain.events import RUNGS
+from ddtree_console.domain.findings.types import Finding
 from ddtree_console.domain.txview import Attempt, Line, TxView, Verdict
 from ddtree_console.ui.paint import Row, bar, brief, clock, fit, heading, host_text, row, width, wrap
+from ddtree_console.ui.views.finding import sure, verdict_finding
 
 GLYPHS = {"ok": ("✓", "good"), "run": ("◐", "work"), "fail": ("✖", "bad"), "skip": ("–", "dim")}
 STEP_WORDS = {
@@ -191,16 +193,45 @@ def verdict_rows(verdict: Verdict, wide: int, lines: int = 6) -> list[Row]:
     """Cause, remedy, exit and the last evidence lines."""
     if verdict.ok:
         return []
-    rows = [heading("VERDICT", host_text(verdict.code, 40), wide, "bad")]
-    rows += wrap(host_text(verdict.cause or "no cause known"), wide - 1, "  ", "bad")
-    if verdict.remedy:
-        rows += wrap("-> " + host_text(verdict.remedy), wide - 1, "  ", "bold")
+    finding = verdict_finding(verdict)
+    note = host_text(verdict.code, 40) if finding is None else f"{host_text(finding.slug, 60)} · {sure(finding)}"
+    rows = [heading("VERDICT", note, wide, "bad")]
+    if finding is not None and finding.summary:
+        rows += wrap(host_text(finding.summary), wide - 1, "  ", "bad")
+        rows += _first_remedy(finding, wide)
+    else:
+        rows += wrap(host_text(verdict.cause or "no cause known"), wide - 1, "  ", "bad")
+        if verdict.remedy:
+            rows += wrap("-> " + host_text(verdict.remedy), wide - 1, "  ", "bold")
     if verdict.exit:
         known = exit_words(*(verdict.exit.get(k) for k in ("result", "code", "status", "restarts")))
         rows.append(row(("  exit  ", "dim"), (fit(known, wide - 9).rstrip(), "")))
-    for line in decisive(verdict, lines) if lines else ():
+    told = decisive(verdict, lines) if lines else ()
+    if finding is not None and finding.evidence and lines:
+        told = tuple(e.text for e in finding.evidence[:lines])
+    for line in told:
         rows.append(row(("  │ ", "dim"), (fit(host_text(line), wide - 5).rstrip(), "dim")))
     return rows
+
+
+def _first_remedy(finding: Finding, wide: int) -> list[Row]:
+    """What `a` would do, and how much more `x` knows."""
+    if not finding.remedies:
+        return []
+    first, more = finding.remedies[0], len(finding.remedies) - 1
+    rows = wrap("-> " + host_text(first.text), wide - 1, "  ", "bold")
+    keys = "a applies it" if first.edits else "x shows the command"
+    others = f" and {more} more" if more else ""
+    return [*rows, row(("     ", ""), (f"{keys} · x has the evidence{others}", "dim"))]
+
+
+def words_rows(tx: TxView, wide: int) -> list[Row]:
+    """What the wait sees now, in words; a start that is stuck says so."""
+    if not tx.running or not tx.words:
+        return []
+    stuck = tx.words.startswith("stuck")
+    mark = "▲ " if stuck else "· "
+    return wrap(mark + host_text(tx.words, 300), wide - 1, "     ", "warn" if stuck else "work")
 
 
 def body_rows(tx: TxView, t: float, wide: int) -> list[Row]:
@@ -218,6 +249,8 @@ def body_rows(tx: TxView, t: float, wide: int) -> list[Row]:
         rows += steps_rows(attempt, t, wide)
         if last or attempt.verdict is None:
             rows += ladder_rows(attempt, t, wide, tx.hold)
+        if last:
+            rows += words_rows(tx, wide)
         if attempt.verdict is not None:
             rows += verdict_rows(attempt.verdict, wide, 6 if last else 2)
     for flag, asked, effective in tx.drift:

@@ -53,8 +53,8 @@ def notice_rows(preview: DeployPreview, wide: int, forced: bool) -> list[Row]:
     return rows
 
 
-def confirm_rows(preview: DeployPreview, wide: int, forced: bool) -> list[Row]:
-    """What happens, to whom, and what changes."""
+def confirm_rows(preview: DeployPreview, wide: int, forced: bool, checks: Sequence[Row] = ()) -> list[Row]:
+    """What happens, to whom, and what changes. checks: what the preflight says, as rows."""
     asked = preview.running_requests
     requests = (
         "unknown: the server does not say"
@@ -72,6 +72,7 @@ def confirm_rows(preview: DeployPreview, wide: int, forced: bool) -> list[Row]:
             ),
         ),
         row(("  requests    ", "dim"), (requests, "warn" if asked else "")),
+        *checks,
         *notice_rows(preview, wide, forced),
         *diff_rows("AGAINST WHAT RUNS NOW", preview.diff_running, wide),
         *diff_rows("AGAINST THE STORED PROFILE", preview.diff_stored, wide),

@@ -10,6 +10,7 @@ from ddtree_console.domain.service_state import DEGRADED, FAILED, LOST, MOVING, 
 from ddtree_console.domain.snapshot import FleetSnapshot, Gpu, HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.spec import Fleet
 from ddtree_console.ui.paint import Piece, Row, bar, columns, fit, gib, host_text, whole_gib
+from ddtree_console.ui.views.finding import finding_of, release_of
 
 NAME = 80
 """characters of a name that a row may need"""
@@ -28,6 +29,13 @@ class Item:
     def name(self) -> str:
         """The service's name."""
         return self.service.key.partition("/")[2]
+
+    @property
+    def about(self) -> str:
+        """What its state is about: the finding's sentence where there is one that explains it."""
+        found = finding_of(self.service)
+        explains = found is not None and (self.service.finding is not None or self.state.rank == FAILED)
+        return found.summary if found is not None and explains and found.summary else self.state.detail
 
     @property
     def release(self) -> str:
@@ -123,7 +131,7 @@ def item_row(item: Item, widths: Sequence[int]) -> Row:
     gone = state.glyph == "?"
     tok, accept = service.http.tok_s, service.http.accept_len
     release: Piece = (item.release, "")
-    note: Piece = (host_text(state.detail, 200), "dim")
+    note: Piece = (host_text(item.about, 200), "dim" if service.finding is None else "warn")
     if service.lock:
         note = (lock_text(service.lock), "warn")
         if not widths[7]:
@@ -163,7 +171,12 @@ def detail(item: Item | None, now: float) -> Piece:
         attempt = f" (attempt {host.attempt})" if host.attempt else ""
         text = host.error if host.error.startswith(host.name) else f"{host.name}: {host.error}"
         return host_text(text) + retry + attempt, "warn"
-    parts = [f"{item.service.key}: {host_text(item.state.detail)}"] if item.state.detail else []
+    text, found = item.about, finding_of(item.service)
+    parts = [f"{item.service.key}: {host_text(text)}"] if text else []
+    if found is not None:
+        if found.summary != text:  # it serves again, and the last trial still has its reason
+            parts.append(f"{host_text(release_of(item.service), 40)}: {host_text(found.summary)}")
+        parts.append("x why, a applies" if found.remedies and found.remedies[0].edits else "x why")
     if item.service.lock:
         parts.append(lock_text(item.service.lock))
     if item.service.http.source and item.state.glyph == "●" and item.service.http.tok_s is not None:

@@ -7,47 +7,39 @@ from collections.abc import Sequence
 
 from ddtree_console.services.api import HistoryEntry
 from ddtree_console.ui.paint import Row, brief, columns, heading, host_text, row, wrap
+from ddtree_console.ui.views.attempts import changed, got_to, why
+from ddtree_console.ui.views.outcomes import OUTCOMES
 
-OUTCOMES = {
-    "committed": ("●", "committed", "good"),
-    "serving_uncommitted": ("▲", "not committed", "warn"),
-    "went_back": ("↻", "went back", "warn"),
-    "went_way_back": ("↻", "to the way back", "warn"),
-    "stopped": ("✖", "stopped", "bad"),
-    "nothing_serves": ("✖", "nothing serves", "bad"),
-    "left": ("✖", "left as it was", "bad"),
-    "refused": ("✖", "refused", "bad"),
-    "cut": ("✖", "cut by a reboot", "bad"),
-}
-
-HEADS = ("WHEN", "WHAT", "RELEASE", "PROFILE", "TOOK", "GOT TO", "OUTCOME")
+HEADS = ("WHEN", "WHAT", "RELEASE", "TOOK", "WHAT CHANGED", "GOT TO", "OUTCOME", "WHY IT ENDED")
 
 
 def _sizes(wide: int) -> tuple[int, ...]:
     if wide < 40:
-        return (0, 0, max(8, wide - 12), 0, 0, 0, 10)
+        return (0, 0, max(8, wide - 12), 0, 0, 0, 10, 0)
     if wide < 100:
-        return (11, 8, 12, 0, 6, 13, max(10, wide - 57))
-    return (16, 8, 16, 24, 7, 20, max(12, wide - 99))
+        return (11, 8, 12, 6, 0, 13, max(10, wide - 57), 0)
+    rest = wide - 11 - 8 - 14 - 6 - 14 - 17 - 9
+    changed = rest * 9 // 20
+    return (11, 8, 14, 6, changed, 14, 17, rest - changed)
 
 
 def items(entries: Sequence[HistoryEntry], wide: int) -> list[tuple[str, Row]]:
     """(tx, row) of each attempt, with a head."""
     sizes = _sizes(wide)
-    out: list[tuple[str, Row]] = [("", ((" ", ""), *columns(sizes, [(h, "dim") for h in HEADS], right=(4,))))]
-    form = "%Y-%m-%d %H:%M" if sizes[0] >= 16 else "%m-%d %H:%M"
+    out: list[tuple[str, Row]] = [("", ((" ", ""), *columns(sizes, [(h, "dim") for h in HEADS], right=(3,))))]
     for e in entries:
         glyph, words, style = OUTCOMES.get(e.outcome, ("?", host_text(e.outcome, 40), "warn"))
         cells = (
-            (time.strftime(form, time.localtime(e.started)), ""),
+            (time.strftime("%m-%d %H:%M", time.localtime(e.started)), ""),
             (host_text(e.what, 20), ""),
             (host_text(f"{e.source or '–'} -> {e.target}", 60), ""),
-            (host_text(e.profile, 60), ""),
             (brief(e.seconds), ""),
-            (host_text(e.furthest, 60), ""),
+            (changed(e), ""),
+            (got_to(e), ""),
             (f"{glyph} {words}", style),
+            (why(e), "dim" if style == "good" else ""),
         )
-        out.append((e.tx, ((" ", ""), *columns(sizes, cells, right=(4,)))))
+        out.append((e.tx, ((" ", ""), *columns(sizes, cells, right=(3,)))))
     if not entries:
         out.append(("", row(("  no attempt yet; d deploys", "dim"))))
     return out
@@ -57,9 +49,14 @@ def detail_rows(entry: HistoryEntry | None, wide: int) -> list[Row]:
     """Why it ended, what changed, who and why."""
     if entry is None:
         return []
-    rows = [heading("ATTEMPT", host_text(entry.tx, 60), wide)]
-    if entry.cause:
-        rows += wrap(host_text(entry.cause), wide - 1, "  ", "bad" if entry.outcome != "committed" else "")
+    rows = [heading("ATTEMPT", host_text(f"{entry.profile} · {entry.tx}", 100), wide)]
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.started))
+    rows.append(row(("  at   ", "dim"), f"{when}, {brief(entry.seconds)}"))
+    ended = "" if entry.outcome == "committed" else "bad"
+    if why(entry):
+        rows += wrap(why(entry), wide - 1, "  ", ended)
+    if entry.cause and host_text(entry.cause) != why(entry):
+        rows += wrap(host_text(entry.cause), wide - 1, "  ", "dim")
     rows.append(row(("  by   ", "dim"), host_text(entry.who or "–", 200)))
     if entry.reason:
         rows += wrap(host_text(f"reason: {entry.reason}"), wide - 1, "  ")

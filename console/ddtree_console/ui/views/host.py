@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddtree_console.domain.service_state import proved
-from ddtree_console.domain.snapshot import Gpu, GpuReport, HostSnapshot, ServiceSnapshot, UnitState
+from ddtree_console.domain.snapshot import Drift, Gpu, GpuReport, HostSnapshot, ServiceSnapshot, UnitState
 from ddtree_console.domain.spec import Service
-from ddtree_console.ui.paint import Piece, Row, ago, bar, fit, gib, heading, host_text, row, whole_gib, wrap
+from ddtree_console.ui.paint import Piece, Row, ago, bar, columns, fit, gib, heading, host_text, row, whole_gib, wrap
 from ddtree_console.ui.views.deploy import exit_words
+from ddtree_console.ui.views.finding import finding_of, line, release_of
 
 HOT = 85
 """degrees C from which a temperature is coloured; Ada and Blackwell boards throttle from about 90."""
@@ -140,10 +143,46 @@ def http_rows(service: ServiceSnapshot, slot: Service | None, age: float | None,
     known = "  ".join(f for f in figures if f)
     source = f"{host_text(http.source, 40)}: " if http.source else ""
     out.append(_field("figures", source + known if known else "–", "" if known else "dim", wide))
-    for d in service.drift:
-        text = f"≠ {d.flag}: asked {d.asked}, has {d.effective}" + (" (must)" if d.must else "")
-        out.append(_field("drift", host_text(text), "warn", wide))
     return out
+
+
+def drift_rows(drift: Sequence[Drift], wide: int, read_only: bool) -> list[Row]:
+    """What was asked and what the server has instead; nothing where both are the same."""
+    if not drift:
+        return []
+    keys = "as the server says" if read_only else "A accepts them until they change"
+    out = [heading("≠ DRIFT", keys, wide, "warn")]
+    name = min(34, max(4, *(len(d.flag) for d in drift)))
+    size = max(8, min(16, (wide - name - 6) // 2))
+    sizes = (name, size, size)
+    out.append(((" " * 2, ""), *columns(sizes, [("FLAG", "dim"), ("ASKED", "dim"), ("EFFECTIVE", "dim")])))
+    for d in drift:
+        cells = [
+            (host_text(d.flag, 80), "bad" if d.must else ""),
+            (host_text(d.asked, 80), ""),
+            (host_text(d.effective, 80), "warn"),
+        ]
+        out.append(((" " * 2, ""), *columns(sizes, cells)))
+        why = host_text(d.why) + (" · the profile says must" if d.must else "")
+        if why.strip(" ·"):
+            out += wrap(why.strip(" ·"), wide - 1, "    ", "dim")
+    return out
+
+
+def finding_rows(service: ServiceSnapshot, wide: int) -> list[Row]:
+    """The verdict in one sentence, and what its keys do; nothing where nothing was found."""
+    found = finding_of(service)
+    if found is None:
+        return []
+    text, style = line(found)
+    if service.finding is None:
+        text = f"{text[:2]}{host_text(release_of(service), 40)}: {text[2:]}"
+    keys = ["x why"]
+    if found.remedies:
+        keys.append(
+            f"{'a applies' if found.remedies[0].edits else 'on the host'}: {host_text(found.remedies[0].text, 300)}"
+        )
+    return [*wrap(text, wide - 1, " ", style), *wrap(" · ".join(keys), wide - 1, "   ", "dim")[:1]]
 
 
 def _field(name: str, text: str, style: str, wide: int) -> Row:

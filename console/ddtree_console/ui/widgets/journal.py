@@ -22,6 +22,9 @@ from ddtree_console.ui.widgets.rows import Rows
 KEEP = 10_000
 """lines kept in a pane; older ones stay in the host's journal."""
 
+SHORTEST = 12
+"""characters from which a text is decisive enough to be looked for in a journal."""
+
 Shown = tuple[str, str, str]
 """time, text, style of one line."""
 
@@ -36,8 +39,17 @@ def severity(line: JournalLine) -> str:
     return "warn" if line.priority == 4 or "WARN" in head or "Warning" in head else ""
 
 
+def _plain_text(text: str) -> str:
+    return " ".join(last_bar(text[:LONGEST]).split())
+
+
+def _is_one_of(line: str, wanted: Sequence[str]) -> bool:
+    """Whether a line holds one of the texts, or is a piece of one."""
+    return any(w in line or (len(line) >= SHORTEST and line in w) for w in wanted)
+
+
 class JournalPane(Rows):
-    """Shows journal lines; follows the end until paused or scrolled up."""
+    """Shows journal lines; follows the end until paused or scrolled up. Marked lines stand out."""
 
     DEFAULT_CSS = "JournalPane { overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,6 +70,8 @@ class JournalPane(Rows):
         self._view: list[JournalLine] = []
         self._words = ""
         self._invocation = ""
+        self._marks: tuple[int, ...] = ()
+        self._at_mark = -1
         self.is_probe: Callable[[str], bool] = lambda text: False
         """whether a line is the trace of a health probe: folded, unless `unfolded`"""
         self.unfolded = False
@@ -160,6 +174,31 @@ class JournalPane(Rows):
         self.refresh()
         self.post_message(self.Changed())
 
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """Rows of the lines that are highlighted."""
+        return self._marks
+
+    def mark(self, texts: Sequence[str]) -> None:
+        """Highlights the lines with these texts, each a whole line or a part of one; blanks do not matter."""
+        wanted = [w for t in texts for line in t[:LONGEST].splitlines() if len(w := _plain_text(line)) >= SHORTEST]
+        self._marks = tuple(
+            i for i, x in enumerate(self._view) if not x.gap and _is_one_of(_plain_text(x.text), wanted)
+        )
+        self._at_mark = -1
+        self.refresh()
+        self.post_message(self.Changed())
+
+    def show_mark(self, *, first: bool = False) -> None:
+        """Scrolls to the first highlighted line, or to the next one after the last shown."""
+        if not self._marks:
+            return
+        self._at_mark = 0 if first else (self._at_mark + 1) % len(self._marks)
+        self.following = False
+        top = max(0, self._marks[self._at_mark] - max(1, self.size.height // 2))
+        self.call_after_refresh(self.scroll_to, y=top, animate=False, immediate=True)
+        self.post_message(self.Changed())
+
     def on_resize(self) -> None:
         """Another height: the end stays in view."""
         if self.following:
@@ -202,6 +241,6 @@ class JournalPane(Rows):
         line = self._view[at]
         plain = self._plain(line)
         when, rest = plain[:9], plain[9:]
-        body = Segment(rest, self.style_of(severity(line)))
+        body = Segment(rest, self.style_of("evidence" if at in self._marks else severity(line)))
         strip = Strip([Segment(when, self.style_of("dim")), body], cell_len(plain))
         return strip.adjust_cell_length(wide, self.style_of(""))

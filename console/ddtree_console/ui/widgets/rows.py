@@ -33,6 +33,9 @@ def palette(app: App[object]) -> dict[str, Style]:
         "warn": Style(color=warn),
         "bad": Style(color=bad),
         "cursor": Style(reverse=True) if theme.ansi else Style(bgcolor=_color(theme.panel)),
+        "evidence": Style(color=warn, bold=True, reverse=True)
+        if theme.ansi
+        else Style(color=bad, bgcolor=_color(theme.panel), bold=True),
         "badge": Style(color=warn, bold=True, reverse=True),
     }
 

@@ -1,0 +1,70 @@
+"""What a build makes of the form's flags, as words beside each row and as a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddtree_console.domain.build import FlagMark
+from ddtree_console.ui.paint import Piece, Row, host_text, row, width, wrap
+
+STATES = {
+    "unknown": ("✖", "unknown", "bad"),
+    "removed": ("✖", "removed", "bad"),
+    "renamed": ("✖", "renamed", "bad"),
+    "ambiguous": ("✖", "ambiguous", "bad"),
+    "bad-value": ("✖", "bad value", "bad"),
+    "deprecated": ("▲", "deprecated", "warn"),
+    "not-known": ("?", "not known", "dim"),
+    "ok": ("✓", "ok", "good"),
+}
+BAD = frozenset(state for state, (_, _, style) in STATES.items() if style == "bad")
+
+
+def _wanted(mark: FlagMark) -> str:
+    return f"--{host_text(mark.wanted, 120).lstrip('-')}" if mark.wanted else ""
+
+
+def short(mark: FlagMark | None) -> Piece:
+    """✖ renamed: --x, for the form; a flag that is well says only what it does, and most say nothing."""
+    if mark is None:
+        return "", ""
+    glyph, word, style = STATES.get(mark.state, ("?", host_text(mark.state, 20), "dim"))
+    if mark.state == "not-known":
+        return f"{glyph} not checked", style
+    if mark.state == "ok":
+        return (host_text(mark.text, 200), "dim") if mark.text else ("", "")
+    rest = " · ".join(x for x in (_wanted(mark), host_text(mark.text, 200)) if x)
+    return f"{glyph} {word}" + (f": {rest}" if rest else ""), style
+
+
+def sentence(mark: FlagMark | None) -> Piece:
+    """All that is known of it, for the help line."""
+    if mark is None or (mark.state == "ok" and not mark.text):
+        return "", ""
+    glyph, word, style = STATES.get(mark.state, ("?", host_text(mark.state, 20), "dim"))
+    wanted = f"this build wants {_wanted(mark)}" if mark.wanted else ""
+    parts = [f"{glyph} {word}" if mark.state != "ok" else "", wanted, host_text(mark.text)]
+    return " · ".join(p for p in parts if p), style if mark.state != "ok" else ""
+
+
+def mark_rows(marks: Sequence[FlagMark], wide: int) -> list[Row]:
+    """Every flag that this build does not take as it stands, worst first."""
+    order = list(STATES)
+    shown = [m for m in marks if m.state != "ok" and m.state != "not-known"]
+    shown.sort(key=lambda m: order.index(m.state) if m.state in STATES else 0)
+    rows: list[Row] = []
+    for mark in shown:
+        glyph, word, style = STATES.get(mark.state, ("?", host_text(mark.state, 20), "dim"))
+        name = host_text(mark.name, max(8, wide - len(word) - 6))
+        head: Row = ((f" {glyph} ", style), (f"{name}  ", ""), (word, style))
+        wanted = f"-> {_wanted(mark)}" if mark.wanted else ""
+        if wanted and width(head) + 1 + len(wanted) <= wide:
+            rows.append((*head, (" " + wanted, "bold")))
+        else:
+            rows.append(head)
+            rows += wrap(wanted, wide - 1, "     ", "bold") if wanted else []
+        rows += wrap(host_text(mark.text), wide - 1, "     ", "dim") if mark.text else []
+    unread = sum(m.state == "not-known" for m in marks)
+    if unread:
+        rows.append(row((f" ? {unread} flag{'s' if unread > 1 else ''} not checked against the build", "dim")))
+    return rows
