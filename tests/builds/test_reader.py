@@ -93,6 +93,8 @@ def test_a_plug_in_registers_an_algorithm_and_a_flag(tmp_path: Path) -> None:
     flags, sources = read(files, tmp_path, ("ddtree_plugin.entry",))
     assert any(path.endswith("tool.py") for path in sources.read)
     assert not [name for name in flags if "another-program" in name]
+    assert flags["attention-backend"]["choices"] == [], "the plug-in adds to them: no value is known to be bad"
+    assert flags["decode-attention"]["choices"] == ["triton", "fa3", "flashinfer"]
 
 
 def test_stock_has_none(tmp_path: Path) -> None:

@@ -220,6 +220,9 @@ def main():
 """,
     "ddtree_plugin/args.py": """
 from ddtree_plugin import tool
+from sglang.srt.server_args import add_attention_backend_choices
+
+add_attention_backend_choices(["tree"])
 
 def hook(parser):
     parser.add_argument("--ddtree-report", type=str, default=None)

@@ -139,7 +139,8 @@ class Annotated:
             parts = list(inside.elts) if isinstance(inside, ast.Tuple) else [inside]
             if outer == "Literal":
                 found = [self._values.of(p, module) for p in parts]
-                return "str", [str(v) for v in found if v is not UNKNOWN]
+                told = [v for v in found if v is not UNKNOWN]
+                return _KINDS.get(type(told[0]).__name__ if told else "", "str"), [str(v) for v in told]
             if outer in ("Optional", "Union"):
                 real = [p for p in parts if not (isinstance(p, ast.Constant) and p.value is None)]
                 return self._kind(module, real[0]) if len(real) == 1 else ("str", [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 from ddtree_console.hostside.inspect_flags import HELP, FlagReader
 from ddtree_console.hostside.inspect_source import Module, Sources, imports_of
 from ddtree_console.hostside.inspect_values import UNKNOWN, Values
+from ddtree_console.hostside.inspect_words import called
 
 TREE_WORDS = ("ddtree", "dflash-tree", "tree-verify", "tree-attention", "tree-budget")
 """parts of flag names with which the known forks spell tree verification."""
+_WIDENS = re.compile(r"add_(\w+)_choices\Z")
 ALGORITHM = "speculative-algorithm"
 MOST_MODULES, MOST_KIN = 400, 60
 
@@ -33,6 +36,9 @@ def flags(sources: Sources, package: str, plugins: Sequence[str]) -> dict[str, A
     for name in plugins:
         for module in _kin(sources, name):
             reader.module(module, hooks_only=True)
+            for flag in _widened(module):
+                if flag in reader.flags:
+                    reader.flags[flag]["choices"] = []
     found = reader.flags
     if found:
         found.setdefault("help", dict(HELP))
@@ -40,6 +46,12 @@ def flags(sources: Sources, package: str, plugins: Sequence[str]) -> dict[str, A
     if reader.unnamed:
         problems.append(f"{reader.unnamed} flags are not known, because their names are computed")
     return {"flags": [found[name] for name in sorted(found)], "problems": problems}
+
+
+def _widened(module: Module) -> list[str]:
+    """Flags whose choices a plug-in adds to, by SGLang's own `add_attention_backend_choices([..])` and its like."""
+    calls = (called(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    return [match.group(1).replace("_", "-") for name in calls if (match := _WIDENS.match(name))]
 
 
 def _kin(sources: Sources, name: str) -> list[Module]:

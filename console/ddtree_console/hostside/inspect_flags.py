@@ -201,7 +201,7 @@ def _calls(
                 continue
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
-            if isinstance(target, ast.Name) and not isinstance(statement.value, ast.Call):
+            if isinstance(target, ast.Name):
                 local[target.id] = values.of(statement.value, module, local)
         nested = [getattr(statement, part, None) for part in ("body", "orelse", "finalbody")]
         handlers = getattr(statement, "handlers", None) or []
