@@ -114,6 +114,8 @@ def test_ranks_that_do_not_meet_are_counted() -> None:
 def test_silence_is_told_with_the_last_good_start_beside_it() -> None:
     look = Stalls().look(facts(50.0), Start("graphs", 50, good=48, still=40))
     assert look == Look("quiet for 40 s, the last good start took 48 s")
+    busy = Stalls().look(facts(50.0), Start("graphs", 50, still=40, util=97))
+    assert busy.words == "quiet for 40 s, GPU 97 % busy"
     assert Stalls().look(facts(5.0), Start("graphs", 20, good=48, done=10, total=20)).words == (
         "capturing graphs, 10 of 20, about 20 s left"
     )

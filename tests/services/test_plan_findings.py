@@ -7,7 +7,7 @@ import json
 from ddtree_console.domain.build import Build, BuildFlag
 from ddtree_console.domain.plan import plan_from_json
 from ddtree_console.domain.spec import Profile
-from ddtree_console.services import builds, preflight
+from ddtree_console.services import preflight
 from ddtree_console.services.plans import Choice, Operator, Planner
 from tests.services.doubles import fleet
 
@@ -32,5 +32,4 @@ def test_flags_are_those_of_the_build_that_was_looked_at() -> None:
     build = Build(flags=(BuildFlag("tp-size", ("tp",)), BuildFlag("gone", refused=True)))
     known._known["h1/s1"] = preflight._Known(build, preflight._interpreter(PROFILE))
     assert known.flags("h1/s1", PROFILE) == ("tp-size", "tp")
-    assert builds.request(PROFILE)["command"] == ["/bin/server"]
     assert known.flags("h1/s1", Profile("p2", engine="generic", command=("/bin/other",))) == ()

@@ -20,6 +20,8 @@ LOCK_SEEN_S, LOCK_LIMIT_S = 5.0, 60.0
 QUIET_S = 15.0
 IO_S = 30.0
 MEET_S = 60.0
+BUSY = 5
+"""percent of use that a GPU's housekeeping does not reach."""
 SLOW_TIMES, SLOW_S = 2.0, 60.0
 """a phase counts as slow beyond so many times its last good time, and not before so many seconds."""
 RATE_S = 2.0
@@ -58,7 +60,8 @@ class Facts:
 @dataclass(frozen=True)
 class Start:
     """What the ladder knows. elapsed: in this phase; good: its seconds in the last good start; done, total: of a bar;
-    still: since anything moved (line, CPU, reads, GPU memory); size: bytes of the weights, 0 where not known."""
+    still: since anything moved (line, CPU, reads, GPU memory); size: bytes of the weights, 0 where not known; util: the
+    busiest GPU's use in percent, None where not known."""
 
     phase: str = ""
     elapsed: float = 0.0
@@ -67,6 +70,7 @@ class Start:
     total: int | None = None
     still: float = 0.0
     size: int = 0
+    util: int | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,8 @@ class Stalls:
                 what += f", {start.done or 0} of {start.total}"
         if start.still >= QUIET_S:
             good = f", the last good start took {duration(start.good)}" if start.good else ""
-            return Look(f"quiet for {duration(start.still)}{good}")
+            busy = f", GPU {start.util} % busy" if start.util is not None and start.util >= BUSY else ""
+            return Look(f"quiet for {duration(start.still)}{busy}{good}")
         return self._slow(start, what, self._left(start)) if what else Look()
 
     # -- rates and times

@@ -15,7 +15,7 @@ from ddtree_console.domain.engines.base import LogReader
 from ddtree_console.domain.findings.types import Finding
 from ddtree_console.domain.progress import ProgressClock
 from ddtree_console.domain.snapshot import Listener, UnitState
-from ddtree_console.domain.stalls import Facts
+from ddtree_console.domain.stalls import Facts, Look
 from ddtree_console.domain.txview import Verdict
 from ddtree_console.hostside.ladder_finding import CODES, Diagnosis, cause_of, of_code, remedy_text, to_event
 from ddtree_console.hostside.ladder_log import WRAPPER_S, Emit, LogSide
@@ -244,7 +244,7 @@ class Ladder:
                 "stall_at": stall,
                 **gpu,
             }
-            look = self.diagnosis.look
+            look = Look() if self.holding else self.diagnosis.look
             self._events.append(Emit(ev.PROGRESS, {**data, "words": look.words, "stall": look.slug}))
             self._moved.clear()
         if self.verdict is not None or self.ended or self.holding:
@@ -256,10 +256,9 @@ class Ladder:
             total = self.progress.deadline - self._began
             self._fail(now, "deadline", f"not serving after {total:.0f} s (at {self.furthest})", "extend it with +")
 
-    def on_facts(self, now: float, found: Facts, size: int = 0) -> None:
-        """A look at the processes; size: bytes of the weights, 0 where not known."""
-        if not self.holding:
-            self.diagnosis.facts(found, self.log.started(now, now - self.progress.last_moved, size))
+    def on_facts(self, now: float, found: Facts, size: int = 0, util: int | None = None) -> None:
+        """A look at the processes; size, util: as in domain.stalls.Start."""
+        self.diagnosis.facts(found, self.log.started(now, now - self.progress.last_moved, size, util))
 
     def tick(self, now: float) -> None:
         """Judges what time alone decides."""

@@ -23,6 +23,8 @@ STILL_S = 60.0
 CODES = {"unknown-argument": "exit-arguments", "port-in-use": "cannot-bind"}
 EXITS = {1: "exited", 2: "killed", 3: "dumped"}
 """CLD_* of waitid(), which systemd shows as ExecMainCode."""
+VAGUE = ("unknown", "peer-rank-died", "benign-warning", "slow-progress")
+"""findings of a log that explain less than a stall that was seen."""
 SLUGS = {
     "port-taken": "port-in-use",
     "foreign-listener": "port-in-use",
@@ -133,9 +135,9 @@ class Diagnosis:
         """The stall as a finding; what the log tells comes first where it is an answer already."""
         start, found = replace(self._start, still=still), self.verdict()
         own = stalls.finding(self.look, start, tail, lines, True)
-        if own.slug == "unknown" and found is not None and found.slug != "unknown":
-            return replace(found, fatal=True)
-        return own
+        # why a rank died is in the log where it could still write; that nobody can meet it is a consequence
+        asks = own.slug in ("unknown", "stalled-dead-child")
+        return replace(found, fatal=True) if asks and found is not None and found.slug not in VAGUE else own
 
     def badge(self) -> Finding | None:
         """After a start that serves: the first warning that is worth a badge."""

@@ -66,6 +66,7 @@ class Wait:
         self._looks = Looks(roots, expect.model)
         self._gpu_work = Background()
         self._gpu_used: int | None = None
+        self._gpu_util: int | None = None
         self._unit_due, self._listener_due = Due(UNIT_S), Due(LISTENER_S)
         self._sample_due, self._gpu_due, self._resume_due = Due(SAMPLE_S), Due(GPU_S), Due(RESUME_S)
 
@@ -143,7 +144,7 @@ class Wait:
         self._gpu_used = self._gpu()
         facts = self._looks.take()
         if facts is not None:
-            self.ladder.on_facts(t, facts, self._looks.size)
+            self.ladder.on_facts(t, facts, self._looks.size, self._gpu_util)
         self._looks.ask(t, group, self.ladder.main_pid, t - self.ladder.progress.last_moved >= LOCK_SEEN_S)
         self.ladder.on_sample(
             t,
@@ -158,6 +159,8 @@ class Wait:
         done, report = self._gpu_work.poll()
         if done and isinstance(report, GpuReport):
             self._gpu_used = gpu_memory(report, self._gpus)
+            busy = [gpu.util for gpu in report.gpus if gpu.index in self._gpus and gpu.util is not None]
+            self._gpu_util = max(busy, default=None)
         if not self._gpu_work.busy and self._gpu_due.now(self._clock.boottime()):
             self._gpu_work.start(self._reader.read)
         return self._gpu_used

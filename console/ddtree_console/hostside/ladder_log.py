@@ -57,14 +57,14 @@ class LogSide:
         """The phase that began last and runs still, '' for none."""
         return list(self._open)[-1] if self._open else ""
 
-    def started(self, now: float, still: float, size: int) -> Start:
-        """What was under way, for domain.stalls. still: seconds since anything moved; size: bytes of the weights."""
+    def started(self, now: float, still: float, size: int, util: int | None) -> Start:
+        """What is under way, for domain.stalls: still, size and util as there."""
         name = self.phase
         if not name:
-            return Start(still=still, size=size)
+            return Start(still=still, size=size, util=util)
         phase = self._open[name]
         good = self._last_good.get(name)
-        return Start(name, now - phase.since, good, phase.done, phase.total, still, size)
+        return Start(name, now - phase.since, good, phase.done, phase.total, still, size, util)
 
     def feed(self, now: float, text: str) -> list[Emit]:
         """Events of one journal entry."""

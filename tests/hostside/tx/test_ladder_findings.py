@@ -11,6 +11,7 @@ from ddtree_console.domain.engines import registry
 from ddtree_console.domain.findings.attempts import Attempted
 from ddtree_console.domain.findings.engine import Findings
 from ddtree_console.domain.findings.rules import Rules, rules_from_json
+from ddtree_console.domain.snapshot import Listener
 from ddtree_console.domain.stalls import Facts, Lock, Proc
 from ddtree_console.hostside.ladder import Expect, Ladder
 from tests.hostside.tx.test_ladder import PORT, code, log_of, served, unit
@@ -150,6 +151,33 @@ def test_a_dead_rank_is_told_in_progress_and_ends_the_wait(rules: Rules) -> None
     assert made.verdict is not None
     assert made.verdict.cause == "stuck: rank 1 died, rank 0 waits"
     assert made.verdict.finding["slug"] == "stalled-dead-child"
+
+
+def test_why_a_rank_died_comes_before_that_it_did(rules: Rules) -> None:
+    made = ladder(rules, ranks=2)
+    made.on_unit(0, unit())
+    made.on_facts(1, Facts(1, RANKS))
+    made.on_line(2, "[2026-11-29 14:17:25 TP1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    for second in range(3, 60):
+        made.on_facts(second, Facts(second, RANKS[:2]))
+        made.on_sample(second, cpu_usec=second * 1_000_000)
+    assert code(made) == "stalled"
+    assert made.verdict is not None
+    assert made.verdict.finding["slug"] == "gpu-oom-load"
+    assert "out of memory" in made.verdict.evidence[0]
+
+
+def test_a_port_of_somebody_else_is_a_finding_without_a_log(rules: Rules) -> None:
+    made = ladder(rules)
+    made.on_unit(0, unit())
+    for second in (1.0, 2.0):
+        made.on_listener(second, Listener("foreign", pid=9, command="nc"))
+    assert code(made) == "foreign-listener"
+    assert made.verdict is not None
+    finding = made.verdict.finding
+    assert (finding["slug"], finding["fatal"]) == ("port-in-use", True)
+    assert "pid 9 (nc)" in finding["summary"]
+    assert finding["remedies"][0]["text"] == "Stop that process."
 
 
 def test_a_lock_that_nobody_holds_ends_a_quiet_start_within_its_limit(rules: Rules) -> None:
