@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from ddtree_kernels.models import Cache, DFlash, Pair, Qwen3, load_pair
+from ddtree_kernels.models import Cache, Pair, load_pair
+from ddtree_kernels.models.api import Target
 from ddtree_kernels.ops.tree_accept import linear_accept, tree_accept
 from ddtree_kernels.ops.tree_build import tree_build
 from ddtree_kernels.tiny import path
@@ -40,7 +41,7 @@ class Tally:
         return self.tokens / max(1, self.rounds)
 
 
-def greedy(target: Qwen3, prompt: list[int], limit: int) -> tuple[list[int], torch.Tensor]:
+def greedy(target: Target, prompt: list[int], limit: int) -> tuple[list[int], torch.Tensor]:
     """The target's own continuation up to its stop token or the limit, and the features of all of it."""
     cache = Cache(target.config.shape, len(prompt) + limit, target.device, target.dtype)
     tokens, parts, new = list(prompt), [], list(prompt)
@@ -73,8 +74,7 @@ def accept_lengths(pair: Pair, prompt: list[int], limit: int, tallies: dict[str,
     the drafter sees the features before its root, and a node is right when it repeats the text.
     """
     target, draft = pair.target, pair.draft
-    assert isinstance(target, Qwen3)
-    assert isinstance(draft, DFlash)
+    assert draft is not None
     tokens, features = greedy(target, prompt, limit)
     cache = Cache(draft.config.shape, len(tokens) + draft.block_size, draft.device, draft.dtype)
     draft.extend(features, cache, 0)
@@ -108,7 +108,7 @@ def accept_lengths(pair: Pair, prompt: list[int], limit: int, tallies: dict[str,
     return tokens
 
 
-def loss_of(target: Qwen3, pair: Pair, found: list[Example]) -> float:
+def loss_of(target: Target, pair: Pair, found: list[Example]) -> float:
     """Mean cross-entropy, nats a token, of the true answers behind their prompts."""
     total, count = 0.0, 0
     for i, example in enumerate(found):
@@ -132,7 +132,6 @@ def last_line_right(example: Example, said: str) -> bool:
 def measure(pair: Pair, count: int) -> dict[str, dict[str, float]]:
     """By family and over all trained ones: loss, share of right results, accept lengths."""
     target = pair.target
-    assert isinstance(target, Qwen3)
     table: dict[str, dict[str, float]] = {}
     overall = {name: Tally() for name in ("linear", *(f"tree {budget}" for budget in BUDGETS))}
     for family in (*FAMILIES, UNTRAINED):

@@ -12,7 +12,7 @@ from ddtree_kernels.models.qwen3 import Qwen3
 def continuations(
     target: Qwen3, prompts: torch.Tensor, steps: int, temperature: torch.Tensor, generator: torch.Generator
 ) -> torch.Tensor:
-    """Tokens [B, P + steps]: prompts [B, P] and what the target adds; text behind a stop token means nothing.
+    """Tokens [B, P + steps]: prompts [B, P] and what the target adds; zeros behind a stop token.
 
     temperature [B]: 0 takes the most probable token, else one is sampled. Plain keys and values, no static cache: rows
     are many and short here.
@@ -23,8 +23,9 @@ def continuations(
     size = (batch, shape.num_key_value_heads, length + steps, shape.head_dim)
     keys = [torch.empty(size, device=device, dtype=target.dtype) for _ in target.layers]
     values = [torch.empty_like(key) for key in keys]
-    stops = torch.tensor(target.config.stop_ids, device=device)
-    tokens, done, stopped = prompts, 0, torch.zeros(batch, dtype=torch.bool, device=device)
+    stops, done = torch.tensor(target.config.stop_ids, device=device), 0
+    written = F.pad(prompts, (0, steps))
+    alive, tokens = torch.arange(batch, device=device), prompts
     warm = temperature.to(device)[:, None]
     for _ in range(steps):
         new = tokens[:, done:]
@@ -40,11 +41,15 @@ def continuations(
             )
             x = stack.finish(layer, shape, x, attended.transpose(1, 2))
         logits = target.logits(stack.rms_norm(x[:, -1], target.norm, shape.rms_norm_eps)).float()
-        noise = torch.rand(logits.shape, generator=generator, device=generator.device).to(device)
+        noise = torch.rand((batch, logits.shape[1]), generator=generator, device=generator.device).to(device)[alive]
         gumbel = -torch.log(-torch.log(noise.clamp(1e-20, 1 - 1e-7)))
-        chosen = (logits + gumbel * warm).argmax(dim=-1, keepdim=True)
-        tokens, done = torch.cat([tokens, chosen], dim=1), end
-        stopped |= torch.isin(chosen[:, 0], stops)
-        if bool(stopped.all()):
-            break
-    return F.pad(tokens, (0, length + steps - tokens.shape[1]))
+        chosen = (logits + gumbel * warm[alive]).argmax(dim=-1)
+        written[alive, end] = chosen
+        tokens, done = torch.cat([tokens, chosen[:, None]], dim=1), end
+        going = ~torch.isin(chosen, stops)
+        if not bool(going.all()):  # rows that have ended leave the batch
+            alive, tokens = alive[going], tokens[going]
+            keys, values = [key[going] for key in keys], [value[going] for value in values]
+            if len(alive) == 0:
+                break
+    return written
