@@ -159,7 +159,12 @@ def _difference(flag: str, asked: Any, known: Mapping[str, Any]) -> tuple[str, s
 def _captured(flag: str, asked: Any, phases: Sequence[str]) -> tuple[str, str, str] | None:
     off = plain(asked) is True if flag.startswith("disable-") else plain(asked) == "disabled"
     seen = [name for name in CAPTURES.get(flag, ()) if name in phases] if off else []
-    return (shown(asked), f"{', '.join(seen)} captured", "captured") if seen else None
+    if not seen:
+        return None
+    why = "captured"
+    if flag == "disable-cuda-graph" and not any(name in DECODE for name in seen):
+        why += ": this release stops only the decode graph with it; --disable-piecewise-cuda-graph stops the other"
+    return shown(asked), f"{', '.join(seen)} captured", why
 
 
 def signature(drift: Iterable[Drift]) -> str:

@@ -129,9 +129,8 @@ class Drift:
     effective: str
     must: bool = False
     why: str = ""
-    """ignored | capped | overridden | captured (a graph, though it was disabled); '' from an older host."""
-    why: str = ""
-    """why the server has another value, where its log or its release says so."""
+    """ignored, capped, overridden or captured (a graph, though it was disabled), and `: reason` where the server's log or
+    its release says one; '' from an older host."""
 
 
 @dataclass(frozen=True)
