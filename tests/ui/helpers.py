@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
 
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.ui.app import ConsoleApp
@@ -39,6 +40,8 @@ async def settle(pilot: Pilot[Any]) -> None:
     if busy:
         await app.workers.wait_for_complete(busy)
     app.draw_top()
+    for field in (*app.screen.query(Input), *app.screen.query(TextArea)):
+        field.cursor_blink = False  # a picture must not depend on the half second in which it is taken
     await pilot.pause()
 
 
