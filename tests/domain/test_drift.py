@@ -41,9 +41,12 @@ def test_a_recorded_start_whose_prefill_graph_was_captured_all_the_same() -> Non
         "attention-backend": "triton",
     }
     found = compare(asked, effective, side)
-    assert [(d.flag, d.effective, d.why) for d in found] == [
-        ("disable-cuda-graph", "piecewise graphs captured", "captured")
+    assert [(d.flag, d.asked, d.effective) for d in found] == [
+        ("disable-cuda-graph", "true", "piecewise graphs captured")
     ]
+    assert found[0].why == (
+        "captured: this release stops only the decode graph with it; --disable-piecewise-cuda-graph stops the other"
+    )
 
 
 def test_a_recorded_start_that_has_what_was_asked() -> None:

@@ -129,8 +129,8 @@ class Drift:
     effective: str
     must: bool = False
     why: str = ""
-    """ignored, capped, overridden or captured (a graph, though it was disabled), and `: reason` where the server's log or
-    its release says one; '' from an older host."""
+    """ignored, capped, overridden or captured (a graph, though it was disabled), and `: reason` where log or release
+    say one; '' from an older host."""
 
 
 @dataclass(frozen=True)
