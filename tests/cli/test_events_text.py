@@ -34,7 +34,7 @@ def test_a_verdict_has_its_finding_and_all_remedies() -> None:
     assert lines == [
         "✖ stalled: stuck",
         "stalled-lock: It waits for a lock. (by the edit of attention-backend)",
-        "remedy: Remove it. rm -f /c/lock",
+        "remedy: Remove it. (run: rm -f /c/lock)",
         "remedy: Wait.",
     ]
     lines = told(("verdict", {"ok": False, "code": "port-taken", "cause": "held", "remedy": "stop it", "finding": 7}))

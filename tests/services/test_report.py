@@ -58,6 +58,7 @@ def incident(log: list[JournalLine], **more: Any) -> report.Incident:
                                  "", ("flag a 1 -> 2",), {"finding": FINDING.to_json()})],
         "profile": {"model": "/m", "flags": {"api-key": KEY}, "env": {"HF_TOKEN": {"secret": "hub"}}},
         "unit": f"[Service]\nExecStart=/bin/x --api-key {KEY}\n",
+        "rendered": f"[Service]\nExecStart=/bin/y --api-key {KEY}\n",
         "versions": {"torch": "2.11.0+cu130"},
         "missing": ("log of r1: connection lost",),
         "made": 1e9,
@@ -85,6 +86,8 @@ def test_it_holds_what_somebody_who_was_not_there_needs() -> None:
         "45,056 ####",
         "line 489",
         "torch | 2.11.0+cu130",
+        "## Unit of that profile",
+        "## Unit as systemd has it now",
         "Log of invocation inv-2",
         "log of r1: connection lost",
     ):

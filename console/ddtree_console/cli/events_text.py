@@ -7,6 +7,7 @@ from typing import Any
 from ddtree_console.cli.output import safe, seconds
 from ddtree_console.domain import events as ev
 from ddtree_console.domain.findings.types import from_json
+from ddtree_console.services.report_text import steps
 
 MARKS = {"ok": ("✓", "good"), "fail": ("✖", "bad"), "skip": ("–", "dim"), "run": ("◐", "work")}
 GOOD = ("committed",)
@@ -106,7 +107,7 @@ class Narrator:
         ended = data.get("exit")
         if isinstance(ended, dict) and ended.get("result"):
             lines.append((f"    unit: {' '.join(f'{k} {v}' for k, v in ended.items())}", "dim"))
-        ways = [f"{r.text} {r.command}".strip() for r in finding.remedies] if finding is not None else []
+        ways = [r.text + (f" ({x})" if (x := steps(r)) else "") for r in finding.remedies] if finding else []
         for way in ways or ([str(data["remedy"])] if data.get("remedy") else []):
             lines.append((f"    remedy: {way}", "warn"))
         return lines

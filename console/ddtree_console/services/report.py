@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.snapshot import HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.txview import Attempt, TxView, fold_all
-from ddtree_console.services import follow, history, report_text
+from ddtree_console.services import follow, history, plans, report_text
 from ddtree_console.services.api import HistoryEntry, JournalLine
 from ddtree_console.services.console import LiveConsole
 from ddtree_console.services.errors import HostError
@@ -36,7 +36,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Incident:
-    """What was gathered. read: the host's `read` answer; versions: package -> version; missing: what could not be had,
+    """What was gathered. read: the host's `read` answer; unit: as systemd has it now; rendered: the unit of the profile
+    that was on trial; versions: package -> version; missing: what could not be had,
     and why, one line each. made: wall clock of the report."""
 
     key: str
@@ -48,6 +49,7 @@ class Incident:
     read: Mapping[str, Any] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
     unit: str = ""
+    rendered: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     made: float = 0.0
@@ -116,10 +118,16 @@ async def gather(console: LiveConsole, key: str, tx: str = "", now: float | None
     kept = kept_release(read, view.target if view is not None else str(read.get("committed") or ""))
     profile = mapping(kept.get("profile"))
     versions: Mapping[str, str] = {}
+    rendered = ""
     if profile:
+        wanted = profile_of(profile, str(kept.get("profile_name")))
+        try:
+            rendered = plans.render(wanted, service).text
+        except HostError as error:
+            parts.missing.append(f"unit of {kept.get('release')}: {error.cause}")
         found = await parts.part(
             "versions of the build",
-            asyncio.wait_for(console.preflight(key, profile_of(profile, str(kept.get("profile_name")))), BUILD_S),
+            asyncio.wait_for(console.preflight(key, wanted), BUILD_S),
             None,
         )
         versions = found.build.versions if found is not None else {}
@@ -133,6 +141,7 @@ async def gather(console: LiveConsole, key: str, tx: str = "", now: float | None
         read=read,
         profile=profile,
         unit=str(read.get("text") or ""),
+        rendered=rendered,
         versions=versions,
         missing=tuple(parts.missing),
         made=time.time() if now is None else now,

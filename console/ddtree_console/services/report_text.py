@@ -125,11 +125,18 @@ def _finding(incident: Incident) -> Iterator[str]:
             yield from block([f"{e.line}: {safe(e.text)}" if e.line else safe(e.text) for e in one.evidence])
 
 
+def steps(remedy: Remedy) -> str:
+    """What a remedy changes and runs, in one line of raw text; '' for one that only advises."""
+    bounds = {"raise": "to at least", "lower": "to at most"}
+    told = []
+    for edit in remedy.edits:
+        value = "" if edit.value is None else f" {bounds.get(edit.op, 'to')} {edit.value}"
+        told.append(f"{edit.op} {edit.target} {edit.name}{value}")
+    return "; ".join([*told, *([f"run: {remedy.command}"] if remedy.command else [])])
+
+
 def _remedy(remedy: Remedy) -> str:
-    edits = "; ".join(
-        f"{e.op} {e.target} {e.name}" + ("" if e.value is None else f" to {e.value}") for e in remedy.edits
-    )
-    more = "; ".join(x for x in (edits, f"run: {remedy.command}" if remedy.command else "") if x)
+    more = steps(remedy)
     return inline(remedy.text) + (f" ({inline(more)})" if more else "")
 
 
@@ -236,7 +243,7 @@ def _profile(incident: Incident) -> Iterator[str]:
     )
     effective = incident.service.http.info
     if effective:
-        yield "What the server says of itself:"
+        yield "What the server that runs now says of itself:"
         yield ""
         flat = {k: v for k, v in mask_data(effective).items() if not isinstance(v, (dict, list))}
         yield from block(json.dumps(flat, indent=2, ensure_ascii=True, sort_keys=True).split("\n"), "json")
@@ -257,10 +264,14 @@ def _unit(incident: Incident) -> Iterator[str]:
     if isinstance(edited, list) and edited:
         yield f"Edited by hand on the host: {inline(', '.join(map(str, edited)))}"
         yield ""
-    if incident.unit:
-        yield "## Unit as systemd has it"
+    if incident.rendered:
+        yield "## Unit of that profile"
         yield ""
-        yield from block([safe(line) for line in incident.unit.split("\n")], "ini")
+        yield from block([safe(line) for line in incident.rendered.rstrip("\n").split("\n")], "ini")
+    if incident.unit and incident.unit != incident.rendered:
+        yield "## Unit as systemd has it now"
+        yield ""
+        yield from block([safe(line) for line in incident.unit.rstrip("\n").split("\n")], "ini")
 
 
 def _host(incident: Incident) -> Iterator[str]:
