@@ -43,7 +43,7 @@ def lines(file: IO[bytes]) -> Iterator[str]:
 def backwards(file: IO[bytes]) -> Iterator[str]:
     """The same lines, last first."""
     at, rest = file.seek(0, os.SEEK_END), b""
-    first = True
+    first, empty = True, not at
     while at:
         size = min(BLOCK, at)
         at -= size
@@ -54,7 +54,7 @@ def backwards(file: IO[bytes]) -> Iterator[str]:
             if not (first and not raw):
                 yield raw[:LINE].decode("utf-8", "replace")
             first = False
-    if rest:
+    if not empty:
         yield rest[:LINE].decode("utf-8", "replace")
 
 

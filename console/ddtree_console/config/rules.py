@@ -48,6 +48,8 @@ class _Check:
         if not isinstance(rules, list):
             self.document.problem(("rules",), "a list of rules is wanted")
             return []
+        if self.document.problems:
+            return []
         out, seen = [], set()
         for i, raw in enumerate(rules):
             before = len(self.document.problems)

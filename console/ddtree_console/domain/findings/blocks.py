@@ -18,6 +18,10 @@ LOOSE = re.compile(
 )
 """an exception's line where no traceback is open: nothing else looks like it."""
 _FRAME = re.compile(r'\s+File "')
+_MAIN = re.compile(
+    r'File "(?!<string>)(?:(?!site-packages|dist-packages)[^"])+"|(?:launch_server|__main__)\.py"|/bin/[^/"]+"'
+)
+"""frames of a main program; a library's own module frame stands outermost where its import was tried and caught."""
 _MARKS = frozenset("^~ \t|")
 
 
@@ -49,7 +53,7 @@ class Block:
     def began(self, frame: str) -> None:
         """Takes the outermost frame."""
         self.outer = frame[:300]
-        if "_run_module_as_main" in frame or ("in <module>" in frame and "<string>" not in frame):
+        if "_run_module_as_main" in frame or ("in <module>" in frame and _MAIN.search(frame) is not None):
             (self.root or self).left = True
 
 

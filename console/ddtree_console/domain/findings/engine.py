@@ -145,7 +145,7 @@ class Findings:
         start.silent = 0.0
         if message:
             start.last_text, start.last_line = message, number
-        if source == "systemd" or (source != "kernel" and ".service" in message and unitside.is_manager(message)):
+        if source == "systemd" or (source != "kernel" and unitside.is_manager(message)):
             self._manager(number, message)
             return
         if source == "kernel":

@@ -117,7 +117,7 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
         return False
     if start.over in ("exit", "gone"):
         return True
-    if rule is not None and rule.fatal == "always":
+    if rule is not None and rule.fatal == "always" and (not seen.served or seen.place in ("systemd", "kernel")):
         return True
     if rule is not None and rule.role == "consequence":
         return bool(start.over) and closed and rule.slug != "unknown"

@@ -145,7 +145,8 @@ class Maker:
 
     def _edit(self, raw: Mapping[str, Any], values: Mapping[str, str], stuck: bool) -> Edit | None:
         target, name, op = str(raw.get("target", "flag")), str(raw.get("name", "")), str(raw.get("op", "set"))
-        name = wording.fill(name, values)
+        named = "{" in name
+        name = wording.fill(name, values).lstrip("-") if target == "flag" else wording.fill(name, values)
         value: Value = raw.get("value")
         if isinstance(value, str):
             if not wording.complete(value, values):
@@ -156,7 +157,7 @@ class Maker:
         if name == FRACTION and op in ("raise", "lower"):
             return self._fraction(op, number(value), stuck)
         if op == "remove":
-            return Edit(target, name, op) if name in self.flags or self._build is None else None
+            return Edit(target, name, op) if named or name in self.flags or self._build is None else None
         spelt = self.spell(name, value)
         if spelt is None:
             return None

@@ -13,16 +13,17 @@ _GLUED = re.compile(r"(?<=[^\s\[])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)|(?<=\])(?
 _RANKS = r"(?:[A-Za-z_]{2,12}\d{1,5})(?: [A-Za-z_]{2,12}\d{1,5}){0,5}"
 _SQUARE = re.compile(
     r"\[(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?P<a>[^\]]{0,60})|(?P<b>" + _RANKS + r")"
-    r"|[EWIF]\d{4} \d\d:\d\d:\d\d[^\]]{0,80}|\s*\d{1,9}\.\d{3,9})\](?:: ?| |(?=\[)|$)"
+    r"|[EWIF]\d{3,4} \d\d:\d\d:\d\d[^\]]{0,80}|\s*\d{1,9}\.\d{3,9})\](?:: ?| |(?=\[)|$)"
 )
 _ROUND = re.compile(r"\((?P<a>[A-Za-z][\w.:-]{0,60}?)(?:,? (?:pid|ip)=[\w.:]+)+\)(?: |$)")
 _STAMP = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-    r"(?: - [\w.]{1,60} - [A-Z]{4,8} -|:| \|)?(?: |$)"
+    r"(?: - (?:[\w.]{1,60} - )?[A-Z]{4,8} -(?: [\w.]{1,60} -)?|:| \|)?(?: |$)"
 )
 _LEVEL = re.compile(
-    r"(?:ERROR|WARNING|WARN|INFO|CRITICAL|DEBUG|FATAL)(?:: +|:$| +)(?:\d\d-\d\d \d\d:\d\d:\d\d )?"
-    r"(?:\[?[\w./]+\.(?:py|cpp|cc):\d+\]:? ?)?"
+    # uvicorn pads its levels to one width; elsewhere further spaces belong to the message: a frame's indentation
+    r"(?:ERROR: {4}(?! )|INFO: {5}(?! )|WARNING: {2}(?! )|(?:ERROR|WARNING|WARN|INFO|CRITICAL|DEBUG|FATAL)(?:: ?|$| ))"
+    r"(?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./]+\.(?:py|cpp|cc):\d+\]:? ?)?"
 )
 _PIPE = re.compile(r"[\w.-]{1,40}\s*\| ")
 _BEGINS = frozenset("[(EWICDF0123456789")
@@ -63,7 +64,9 @@ def pieces(text: str) -> list[str]:
 def strip(line: str) -> Line:
     """The message of a line without ANSI codes, and its rank."""
     rank, at, end = "", 0, len(line)
-    if line[:3] == "[20" and line[11:12] == " " and line[14:15] == ":":  # most lines: SGLang's own stamp
+    if (
+        line[:3] == "[20" and line[11:12] == " " and line[14:15] == ":" and line[20:21] in (" ", "]")
+    ):  # most lines: SGLang's own stamp
         close = line.find("]", 20, 90)
         if close > 0:
             rank = line[20:close].strip()

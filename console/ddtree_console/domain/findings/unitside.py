@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_UNIT = re.compile(r"(?:[\w@.\\:-]+\.service|Main process|Control process|Start request|Reached|Stopped|Started)\b")
+_UNIT = re.compile(
+    r"[\w@.\\:-]{1,200}\.service: |(?:Main|Control) process exited, code=|(?:Failed to start|Started) \S+\.service"
+)
 _EXIT = re.compile(r"code=(exited|killed|dumped),? status=(\d+)(?:/([\w-]+))?")
 _RESULT = re.compile(
     r"['\"“„«‘](exit-code|signal|core-dump|oom-kill|timeout|watchdog|start-limit-hit|resources|protocol|exec-condition)['\"”“»’]"
