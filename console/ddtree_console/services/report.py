@@ -120,14 +120,14 @@ async def gather(console: LiveConsole, key: str, tx: str = "", now: float | None
     versions: Mapping[str, str] = {}
     rendered = ""
     if profile:
-        wanted = profile_of(profile, str(kept.get("profile_name")))
+        launch = profile_of(profile, str(kept.get("profile_name")))
         try:
-            rendered = plans.render(wanted, service).text
+            rendered = plans.render(launch, service).text
         except HostError as error:
             parts.missing.append(f"unit of {kept.get('release')}: {error.cause}")
         found = await parts.part(
             "versions of the build",
-            asyncio.wait_for(console.preflight(key, wanted), BUILD_S),
+            asyncio.wait_for(console.preflight(key, launch), BUILD_S),
             None,
         )
         versions = found.build.versions if found is not None else {}
