@@ -15,7 +15,7 @@ import pytest_asyncio
 from ddtree_console.domain.engines import sglang_http
 from ddtree_kernels.decode.meter import Meter
 from ddtree_kernels.decode.worker import Worker
-from ddtree_kernels.serve import arguments, requests
+from ddtree_kernels.serve import arguments, paths, requests
 from ddtree_kernels.serve.app import App
 from ddtree_kernels.serve.load import Loaded, load
 from ddtree_kernels.serve.state import State
@@ -25,7 +25,8 @@ KEY = "correct horse"
 
 @pytest.fixture(scope="module")
 def loaded(pair_folder: Path) -> Loaded:
-    return load(arguments.parse(["--model", str(pair_folder), "--mode", "shadow-linear", "--budget", "8"]))
+    args = arguments.parse(["--model", str(pair_folder), "--mode", "shadow-linear", "--budget", "8"])
+    return load(args, *paths.folders(args))
 
 
 @pytest_asyncio.fixture

@@ -137,7 +137,13 @@ def parser() -> argparse.ArgumentParser:
     one = add("explain", "why it failed, from any log file or journal export; offline")
     one.add_argument("file", nargs="?", default="", metavar="FILE|-")
     one.add_argument("--rules", action="store_true", help="check the rule files, and show which rule matched")
-    one = add("demo", "two sandbox hosts on this machine, without GPU or torch")
+    one = add("demo", "two sandbox hosts on this machine, without a GPU")
     one.add_argument("--speed", type=float, default=20.0, metavar="N", help="how much faster than recorded")
     one.add_argument("--headless", action="store_true", help="no screen: print the fleet file and stay up")
+    one.add_argument(
+        "--engine",
+        choices=("replay", "wrapper"),
+        default="replay",
+        help="wrapper: the servers really decode on this machine's CPU; needs the packages of [serve]",
+    )
     return top

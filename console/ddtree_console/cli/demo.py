@@ -48,7 +48,18 @@ def main(args: argparse.Namespace, output: Output) -> int:
     """0 once it was left."""
     if not 0.1 <= args.speed <= 1000:
         raise HostError("demo", "read the arguments", f"--speed {args.speed:g}", "choose between 0.1 and 1000", 2)
+    if args.engine == "wrapper":
+        from ddtree_console.demo.wrapper_fleet import missing
+
+        absent = missing()
+        if absent:
+            cause = f"the wrapper server needs {', '.join(absent)}, not installed in this Python"
+            raise HostError("demo", "start", cause, "pip install 'ddtree-console[serve]', or leave out --engine", 2)
     return _headless(args, output) if args.headless else _screen(args, output)
+
+
+def _model(args: argparse.Namespace) -> str:
+    return "tiny" if args.engine == "wrapper" else ""
 
 
 def _screen(args: argparse.Namespace, output: Output) -> int:
@@ -60,7 +71,7 @@ def _screen(args: argparse.Namespace, output: Output) -> int:
             from ddtree_console.cli import live
             from ddtree_console.demo.serve import running_demo
 
-            return live.build(stack.enter_context(running_demo(args.speed)), args.read_only)
+            return live.build(stack.enter_context(running_demo(args.speed, _model(args))), args.read_only)
 
         app = ConsoleApp(load, demo=True, read_only=args.read_only)
         text = app.run()
@@ -82,7 +93,7 @@ def _headless(args: argparse.Namespace, output: Output) -> int:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    with running_demo(args.speed) as fleet:
+    with running_demo(args.speed, _model(args)) as fleet:
         path = write_doors(fleet)
         if output.as_json:
             output.json({"fleet": str(path), "services": [s.key for h in fleet.hosts for s in h.services]})

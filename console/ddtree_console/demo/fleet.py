@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddtree_console.config.load import load_fleet
-from ddtree_console.demo import shims
+from ddtree_console.demo import shims, wrapper_fleet
 from ddtree_console.domain.spec import Fleet
 
 FAST = 1000.0
@@ -93,8 +93,9 @@ speculative: {kind: linear, draft: /models/qwen3-dflash-draft}
 """,
 }
 
-SERVING = {"ct129": ("sglang-qwen", "linear-wrapper"), "ct200": ("wrapper", "linear-wrapper")}
-"""host -> (service, profile) that serves when the demo begins"""
+SERVING = {"ct129": ("sglang-qwen", "ddtree"), "ct200": ("wrapper",)}
+"""host -> the service that serves SERVING_PROFILE when the demo begins: the first of these that the fleet has"""
+SERVING_PROFILE = "linear-wrapper"
 
 _PROGRAM = """#!/bin/sh
 # Stands for the {engine} program of a real host: replays a recording of it.
@@ -111,10 +112,13 @@ def free_port() -> int:
     return port
 
 
-def write(folder: Path) -> Path:
-    """fleet.yaml and the profiles; returns fleet.yaml. Ports are chosen here."""
+def write(folder: Path, model: str = "") -> Path:
+    """fleet.yaml and the profiles; returns fleet.yaml. Ports are chosen here. model: of the wrapper's fleet, '' for the
+    replayed one."""
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: free_port() for name in ("ct129_qwen", "ct200_wrapper", "ct200_dflash")}
+    if model:
+        return wrapper_fleet.write(folder, ports, model)
     for name, text in _PROFILES.items():
         (folder / f"{name}.yaml").write_text(text, "utf-8")
     path = folder / "fleet.yaml"

@@ -16,6 +16,8 @@ from ddtree_console.services import plans
 from ddtree_console.transport import archive, bootstrap
 
 WHO = "demo"
+START_SECONDS = 15.0
+"""The longest that a replayed server may take to open its port."""
 
 
 class NotPrepared(RuntimeError):
@@ -24,10 +26,11 @@ class NotPrepared(RuntimeError):
 
 def serving(fleet: Fleet, host: str) -> tuple[Service, str] | None:
     """(slot, profile) that serves on that host from the start."""
-    if host not in demo_fleet.SERVING:
-        return None
-    name, profile = demo_fleet.SERVING[host]
-    return fleet.service(f"{host}/{name}"), profile
+    keys = {s.key for h in fleet.hosts for s in h.services}
+    for name in demo_fleet.SERVING.get(host, ()):
+        if f"{host}/{name}" in keys:
+            return fleet.service(f"{host}/{name}"), demo_fleet.SERVING_PROFILE
+    return None
 
 
 def write_units(fleet: Fleet, host: SandboxHost) -> None:
@@ -76,7 +79,7 @@ async def adopt(fleet: Fleet, host: SandboxHost, code: str) -> None:
     await _ask(host, argv, json.dumps(question).encode(), f"adopt {service.unit}")
 
 
-async def until_serving(fleet: Fleet, host: SandboxHost, timeout: float = 15.0) -> None:
+async def until_serving(fleet: Fleet, host: SandboxHost, timeout: float = START_SECONDS) -> None:
     """Until the slot's port is open. TimeoutError."""
     found = serving(fleet, host.name)
     if found is None:

@@ -25,7 +25,8 @@ class Sandbox:
     """`async with Sandbox(root, speed) as box:` box.fleet is what a console loads; box.host(name) the back door.
 
     root is made when it is missing; what lies in it stays afterwards unless `remove`. speed: how many times faster than
-    recorded. prepared False: bare hosts without services.
+    recorded. prepared False: bare hosts without services. model: the wrapper server itself serves it (tiny, or a
+    folder), instead of replayed recordings; it needs the packages of wrapper_fleet.NEEDED.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class Sandbox:
         *,
         prepared: bool = True,
         remove: bool = False,
+        model: str = "",
     ) -> None:
-        self.root, self.speed = root, speed
+        self.root, self.speed, self.model = root, speed, model
         self._names, self._prepared, self._remove = tuple(hosts), prepared, remove
         self._hosts: dict[str, SandboxHost] = {}
         self._guard: subprocess.Popen[bytes] | None = None
@@ -97,11 +99,11 @@ class Sandbox:
 
     async def _boot_prepared(self) -> None:
         """The story's beginning: what serves is started at once, and goes on at the speed asked for."""
-        from ddtree_console.demo import fleet, prepare
+        from ddtree_console.demo import fleet, prepare, wrapper_fleet
 
         speed_file = self.root / "speed"
         speed_file.write_text(f"{fleet.FAST}\n")
-        self.fleet = fleet.load(fleet.write(self.root / "profiles"))
+        self.fleet = fleet.load(fleet.write(self.root / "profiles", self.model))
         hosts = list(self._hosts.values())
         for host in hosts:
             fleet.install_programs(host.root / "bin", host.name, speed_file)
@@ -109,7 +111,8 @@ class Sandbox:
         await asyncio.gather(*(host.boot() for host in hosts))
         code = await prepare.install(hosts)
         await asyncio.gather(*(prepare.adopt(self.fleet, host, code) for host in hosts))
-        await asyncio.gather(*(prepare.until_serving(self.fleet, host) for host in hosts))
+        seconds = wrapper_fleet.START_SECONDS if self.model else prepare.START_SECONDS
+        await asyncio.gather(*(prepare.until_serving(self.fleet, host, seconds) for host in hosts))
         speed_file.write_text(f"{self.speed}\n")
 
     def _entry(self, host: SandboxHost, identity: Path, known: Path) -> Host:

@@ -31,14 +31,14 @@ def new_root() -> Path:
 
 
 @asynccontextmanager
-async def serve_demo(speed: float = 20.0) -> AsyncIterator[Fleet]:
+async def serve_demo(speed: float = 20.0, model: str = "") -> AsyncIterator[Fleet]:
     """The demo's fleet while its hosts run in this event loop. OSError or prepare.NotPrepared when they cannot."""
-    async with Sandbox(new_root(), speed, remove=True) as box:
+    async with Sandbox(new_root(), speed, remove=True, model=model) as box:
         yield box.fleet
 
 
 @contextmanager
-def running_demo(speed: float = 20.0) -> Iterator[Fleet]:
+def running_demo(speed: float = 20.0, model: str = "") -> Iterator[Fleet]:
     """The demo's fleet while its hosts run in a thread. Raises what serve_demo raises."""
     up: Future[Fleet] = Future()
     ends: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
@@ -46,7 +46,7 @@ def running_demo(speed: float = 20.0) -> Iterator[Fleet]:
     async def live() -> None:
         end = asyncio.Event()
         ends.set_result((asyncio.get_running_loop(), end))
-        async with serve_demo(speed) as fleet:
+        async with serve_demo(speed, model) as fleet:
             up.set_result(fleet)
             await end.wait()
 

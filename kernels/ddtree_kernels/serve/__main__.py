@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from ddtree_kernels.serve import arguments, port
+from ddtree_kernels.serve import arguments, paths, port
 from ddtree_kernels.serve.log import say
 
 
@@ -37,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(args: argparse.Namespace, bound: socket.socket) -> int:
+    target, draft = paths.folders(args)
     from ddtree_kernels.serve.load import load
     from ddtree_kernels.serve.run import serve
 
-    return serve(args, load(args), bound)
+    return serve(args, load(args, target, draft), bound)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from ddtree_kernels.decode.engine import CHUNK, Engine, reserve
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models import (
     Cache,
-    ModelError,
     Pair,
     check_pair,
     load_draft,
@@ -26,6 +25,7 @@ from ddtree_kernels.models import (
     weight_bytes_of,
 )
 from ddtree_kernels.serve.log import say, timed
+from ddtree_kernels.serve.paths import StartError
 
 if TYPE_CHECKING:
     from ddtree_kernels.models import DraftConfig, LayerShape, TargetConfig, Tokenizer
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 _SMALL = 64 << 20
 """Bytes of a target whose matrices are too small to share out: threads would only wait for each other."""
-
-
-class StartError(RuntimeError):
-    """What was asked for cannot be; one line."""
 
 
 @dataclass
@@ -51,25 +47,6 @@ class Loaded:
     times: dict[str, float] = field(default_factory=dict)
     graphs: str = ""
     """Why no graph runs; "" = whole rounds run in graphs."""
-
-
-def folders(args: argparse.Namespace, drafts: bool) -> tuple[Path, Path | None]:
-    """The target's folder and the drafter's. ModelError."""
-    path = Path(args.model_path)
-    if args.model_path == "tiny":
-        from ddtree_kernels import tiny
-
-        path = tiny.path()
-    if not path.is_dir():
-        raise ModelError(f"no model at {path}: name a folder, or tiny for the pair that comes with this package")
-    target = path / "target" if (path / "target" / "config.json").exists() else path
-    if not drafts:
-        return target, None
-    beside = Path(args.draft) if args.draft else path / "draft"
-    if not beside.is_dir():
-        where = f"no draft at {beside}" if args.draft else f"{path} has no draft beside it"
-        raise ModelError(f"{where}: name its folder with --draft, or use --mode autoregressive")
-    return target, beside
 
 
 def device_and_type(args: argparse.Namespace) -> tuple[torch.device, torch.dtype]:
@@ -93,14 +70,13 @@ def context_of(args: argparse.Namespace, config: TargetConfig) -> int:
     return args.context_length or own
 
 
-def load(args: argparse.Namespace) -> Loaded:
-    """Everything up to a decoder that could answer.
+def load(args: argparse.Namespace, target_path: Path, draft_path: Path | None) -> Loaded:
+    """Everything up to a decoder that could answer, of the folders of target and drafter.
 
     ModelError, StartError, SettingsError, MemoryShort, CaptureError: each one line that says what to do.
     """
     times: dict[str, float] = {}
     settings = Settings(args.mode, args.budget, args.spine, args.draft_temperature, args.tree_top_k)
-    target_path, draft_path = folders(args, settings.drafts)
     config = read_target_config(target_path)
     draft_config = None if draft_path is None else read_draft_config(draft_path)
     if draft_config is not None and draft_path is not None:
