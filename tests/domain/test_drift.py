@@ -105,6 +105,16 @@ def test_single_flags(
     assert [(d.effective, d.why) for d in found] == ([] if wanted is None else [wanted])
 
 
+def test_the_log_says_why_fewer_requests_are_admitted() -> None:
+    side = LogSide(registry.get("sglang").reader(), {})
+    line = "max_running_requests is capped to 3 by the mamba state cache (max_mamba_cache_size=9)."
+    side.feed(1.0, f"[2026-11-29 14:30:27] {line}")
+    side.feed(2.0, "[2026-11-29 14:30:27] max_total_num_tokens=1000, max_running_requests=3, context_len=8192")
+    asked = {"max-running-requests": 48}
+    found = drift.compare(asked, asked, side.seen, (), side.arguments, side.values, side.capped)
+    assert [(d.effective, d.why) for d in found] == [("3", f"capped: {line}")]
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "phases", "captured"),
     [

@@ -128,10 +128,12 @@ def compare(
     must: Sequence[str] = (),
     arguments: Mapping[str, Any] | None = None,
     totals: Mapping[str, Any] | None = None,
+    capped: str = "",
 ) -> list[Drift]:
     """Differences among the flags that were set; a flag that the server does not report is none.
 
     effective: dash name -> value of the server's own answer. arguments: the same from its log. totals: as `merged`.
+    capped: the line of the log that says why fewer requests are admitted, '' for none.
     A secret is not compared: servers hide theirs, and neither value may get into an event.
     """
     known = merged(effective, arguments or {}, totals or {})
@@ -141,7 +143,8 @@ def compare(
             continue
         one = _difference(flag, value, known) or _captured(flag, value, phases)
         if one is not None:
-            found.append(Drift(flag, one[0], one[1], flag in must, one[2]))
+            why = f"{one[2]}: {capped}" if capped and flag == "max-running-requests" else one[2]
+            found.append(Drift(flag, one[0], one[1], flag in must, why))
     return found
 
 

@@ -215,7 +215,7 @@ class Ladder:
     def on_effective(self, now: float, effective: Mapping[str, Any]) -> None:
         """Effective flags at the time of the first token."""
         asked, log = self.expect.set_flags, self.log
-        for found in drift.compare(asked, effective, log.seen, self.expect.must, log.arguments, log.values):
+        for found in drift.compare(asked, effective, log.seen, self.expect.must, log.arguments, log.values, log.capped):
             self._events.append(Emit(ev.DRIFT, asdict(found)))
             if found.must and self.verdict is None:
                 cause = f"{found.flag} is {found.effective}, not {found.asked}, and the profile says it must be"

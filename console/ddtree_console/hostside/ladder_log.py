@@ -48,6 +48,8 @@ class LogSide:
         self.values: dict[str, Any] = {}
         self.arguments: dict[str, Any] = {}
         """effective flags as the server logged them, dash names."""
+        self.capped = ""
+        """the line in which the server says that it admits fewer requests than it was asked to."""
         self.tail: list[str] = []
         self._open: dict[str, _Phase] = {}
         self._last_good = last_good
@@ -91,6 +93,8 @@ class LogSide:
             self.values[fact.name] = fact.value
         elif fact.kind == "arguments" and isinstance(fact.value, dict):
             self.arguments = fact.value
+        elif fact.kind == "warning" and fact.name == "capped" and "running" in fact.text:
+            self.capped = fact.text
         return []
 
     def _emit(self, name: str, state: str, phase: _Phase, secs: float | None = None) -> Emit:
