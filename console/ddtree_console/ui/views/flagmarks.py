@@ -13,6 +13,7 @@ STATES = {
     "renamed": ("✖", "renamed", "bad"),
     "ambiguous": ("✖", "ambiguous", "bad"),
     "bad-value": ("✖", "bad value", "bad"),
+    "partial": ("▲", "does less", "warn"),
     "deprecated": ("▲", "deprecated", "warn"),
     "not-known": ("?", "not known", "dim"),
     "ok": ("✓", "ok", "good"),
