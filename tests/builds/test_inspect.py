@@ -265,6 +265,20 @@ def test_root_runs_nothing_that_another_user_can_change(env: Env) -> None:
     assert why == "" and clean == {"LD_LIBRARY_PATH": "/usr/lib"}
 
 
+@root
+def test_root_asks_no_program_for_its_help_whose_code_another_user_can_change(env: Env) -> None:
+    said, mine = env.folder / "var/said", env.folder / "mine"
+    trees.write({"server/__init__.py": "", "server/__main__.py": f"open({str(said)!r}, 'w').write('ran')\n"}, mine)
+    command = [env.python, "-m", "server"]
+    (env.site / "mine.pth").write_text(f"{mine}\n")
+    os.chown(mine, 65534, 65534)
+    build = env.look(engine="generic", command=command)
+    assert not said.exists() and "it is not run as root" in build.problems[-1]
+    os.chown(mine, 0, 0)
+    env.look(engine="generic", command=command)
+    assert said.exists()
+
+
 SERVER = """
 import argparse
 parser = argparse.ArgumentParser()

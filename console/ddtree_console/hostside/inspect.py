@@ -13,7 +13,7 @@ from ddtree_console.hostside import as_user, inspect_cache, inspect_dists, inspe
 from ddtree_console.hostside.env_launch import file_environment
 from ddtree_console.hostside.inspect_dists import Dist
 from ddtree_console.hostside.inspect_flags import HELP, FlagReader
-from ddtree_console.hostside.inspect_paths import Interpreter, environment, find
+from ddtree_console.hostside.inspect_paths import Interpreter, environment, find, only_roots
 from ddtree_console.hostside.inspect_source import Sources
 from ddtree_console.hostside.inspect_torch import torch_version
 from ddtree_console.hostside.reply import say
@@ -168,6 +168,18 @@ class Inspection:
             changed = [*changed[:MOST_PATCHED], f"and {len(changed) - MOST_PATCHED} more"]
         self.answer["patched"] = changed
 
+    def _fit_for_root(self, argv: Sequence[str]) -> None:
+        """As root no code may run that another user can change. ValueError names the first such folder."""
+        if os.geteuid() != 0:
+            return
+        python = python_of(argv)
+        top = argv[argv.index("-m") + 1].partition(".")[0] if "-m" in argv else ""
+        where = find(python, [top] if top else [], self.env, self.workdir) if python else Interpreter("")
+        folders = [p for p in (*where.path, *(p for found in where.found.values() for p in found)) if Path(p).exists()]
+        loose = next((said for path in folders if (said := only_roots(path))), "")
+        if loose:
+            raise ValueError(f"it is not run as root: {loose}")
+
     def _help(self) -> None:
         argv = inspect_help.argv_of(self.command)
         if not argv:
@@ -177,6 +189,7 @@ class Inspection:
                 )
             return
         try:
+            self._fit_for_root(argv)
             text = inspect_help.run(argv, self.env, self.workdir)
         except (OSError, ValueError) as error:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
