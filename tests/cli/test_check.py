@@ -49,7 +49,7 @@ def test_a_refused_deployment_tells_each_check_and_its_remedy(capsys: pytest.Cap
     host = host_with(FAIL, OK)
     code, out, err = run(capsys, host, "deploy", "h1/s1")
     assert (code, out) == (7, "")
-    assert "✖ s1: cuda abi: torch 12.8, kernels 13" in err
+    assert "✖ cuda abi: torch 12.8, kernels 13" in err
     assert "install kernels for 12.8" in err
     assert "--force --reason" in err
     assert [command for command, _ in host.calls] == ["check"]

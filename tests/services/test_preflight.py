@@ -87,7 +87,7 @@ async def test_the_host_is_asked_with_the_very_unit_that_would_start() -> None:
     assert asked["way_back"]["name"] == "linear"
     assert "ExecStart=/bin/server" in asked["way_back"]["unit_text"]
     states = {c.name: c.state for c in found.checks}
-    assert (states["s1: port"], states["flags"], states["memory"], states["patched files"]) == (
+    assert (states["port"], states["flags"], states["memory"], states["patched files"]) == (
         "ok", "ok", "unknown", "warn",
     )  # fmt: skip
     assert found.failed == ()
@@ -127,7 +127,7 @@ async def test_a_failed_check_refuses_and_a_reason_overrides_it() -> None:
     async with console(host) as one:
         with pytest.raises(ChecksFailed) as caught:
             await one.deploy("h1/s1", "p1")
-        assert (caught.value.code, [c.name for c in caught.value.failed]) == (7, ["s1: port"])
+        assert (caught.value.code, [c.name for c in caught.value.failed]) == (7, ["port"])
         assert "taken by pid 9" in str(caught.value)
         assert called(host, "submit") == []
         sent = await one.deploy("h1/s1", "p1", force=True, reason="it goes by itself")
@@ -248,3 +248,14 @@ async def test_accepted_drift_is_told_to_the_host_as_it_was_seen() -> None:
                 snapshot = await one.changed(snapshot.serial)
         await one.accept_drift("h1/s1")
     assert called(host, "accept-drift") == [{"unit": "s1.service", "drift": [seen], "who": "ann@desk"}]
+
+
+async def test_a_whole_host_is_asked_in_one_question() -> None:
+    host = answering(OK)
+    async with console(host) as one:
+        found = await one.check("h1")
+    states = {c.name: c.state for c in found}
+    assert (states["connection"], states["s1: port"], states["s1: flags"], states["s1: memory"]) == (
+        "ok", "ok", "ok", "unknown",
+    )  # fmt: skip
+    assert len(called(host, "check")) == 1

@@ -108,17 +108,14 @@ async def run(
     commands: Commands,
     host: Host,
     snapshot: HostSnapshot,
-    service: str,
-    error: HostError | None,
+    services: Sequence[Service],
     profiles: Mapping[str, Profile],
-) -> Sequence[Check]:
-    """All checks of a host, or of one of its services, with its current profile. error: why it cannot be reached."""
-    if error is not None:
-        return own(snapshot, error)
+) -> Told:
+    """The checks of those services of a host with their current profiles, in one question."""
     slots, failed = [], []
-    for one in host.services:
-        if service in ("", one.name):
-            asked, problem = slot(host, one, profiles.get(one.profile), profiles)
-            slots.append(asked)
-            failed += [problem] if problem is not None else []
-    return [*(await ask(commands, snapshot, slots)).checks, *failed]
+    for one in services:
+        asked, problem = slot(host, one, profiles.get(one.profile), profiles)
+        slots.append(asked)
+        failed += [problem] if problem is not None else []
+    told = await ask(commands, snapshot, slots)
+    return Told((*told.checks, *failed), told.facts)

@@ -15,7 +15,7 @@ from ddtree_console.domain.events import Event
 from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile, Service
-from ddtree_console.services import adopt, checks, compare, history, kept, plans, preflight, preview, rollback
+from ddtree_console.services import adopt, compare, history, kept, plans, preflight, preview, rollback
 from ddtree_console.services.api import (
     Check,
     DeployPreview,
@@ -245,13 +245,7 @@ class LiveConsole:
     async def check(self, host: str, service: str = "") -> Sequence[Check]:
         """As Console.check."""
         watch = self._watch(host)
-        error: HostError | None = None
-        try:
-            await watch.link.ready("check")
-        except HostError as failed:
-            error = failed
-        profiles = await self.profiles() if error is None else {}
-        return await checks.run(watch.commands, watch.host, watch.snapshot(), service, error, profiles)
+        return await self._preflights.host(watch, service, await self.profiles())
 
     async def compare(self, a: str, b: str) -> compare.Comparison:
         """The environments of two services, each with its current profile; HostError where one cannot be asked."""

@@ -6,8 +6,8 @@ What was read last of each slot is kept, so that an edited profile is judged at 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ddtree_console.domain.build import Build, FlagMark
@@ -77,45 +77,81 @@ class Preflights:
             await watch.link.ready("check")
         except HostError as error:
             return Preflight(service.key, profile.name, tuple(checks.own(watch.snapshot(), error)))
-        known = self._known.setdefault(service.key, _Known())
-        looking = asyncio.ensure_future(told("build", builds.inspect(watch.commands, profile), Build()))
+        reading = asyncio.ensure_future(self.read(watch, service, profile))
         try:
             asked, failed = checks.slot(watch.host, service, self.fitted(service.key, profile), profiles)
             if failed is not None:
                 # Only the build can tell how it spells what is intended.
-                known.build, known.asked = (await looking)[0], _interpreter(profile)
+                await asyncio.wait([reading])
                 asked, failed = checks.slot(watch.host, service, self.fitted(service.key, profile), profiles)
-            found, (facts, no_facts) = await asyncio.gather(
-                checks.ask(watch.commands, watch.snapshot(), [asked]),
-                told("memory", memory.facts(watch.commands, service, profile), None),
-            )
-            build, no_build = await looking
+            found = await checks.ask(watch.commands, watch.snapshot(), [asked])
+            unknown = await reading
         finally:
-            looking.cancel()
-        known.build, known.asked, known.facts = build, _interpreter(profile), facts
-        known.gpus = found.gpus or watch.snapshot().gpus
-        marks, estimate = self.forecast(watch, service, profile)
-        said = [
-            *found.checks,
-            *(c for c in (failed, no_build, no_facts) if c is not None),
-            *verdicts.flags(marks, build),
-            *verdicts.memory(estimate),
-            *verdicts.pins(build),
-            *verdicts.patched(build),
-            *verdicts.problems(build),
-        ]
+            reading.cancel()
+        here = [replace(c, name=c.name.removeprefix(f"{service.name}: ")) for c in found.checks]
+        known, (marks, estimate) = self._known[service.key], self.forecast(watch, service, profile, found.gpus)
+        asked_for = any(c.name == "requirements" for c in here)
+        judged = self.judged(service.key, marks, estimate, asked_for)
+        more = [*([failed] if failed is not None else []), *unknown, *judged]
         took = self._clock() - began
-        return Preflight(service.key, profile.name, tuple(said), build, marks, estimate, took)
+        return Preflight(service.key, profile.name, (*here, *more), known.build, marks, estimate, took)
+
+    async def host(self, watch: HostWatch, service: str, profiles: Mapping[str, Profile]) -> Sequence[Check]:
+        """All checks of a host ('' for all its services) with their current profiles; names begin with the service."""
+        try:
+            await watch.link.ready("check")
+        except HostError as error:
+            return checks.own(watch.snapshot(), error)
+        services = [s for s in watch.host.services if service in ("", s.name)]
+        known = [(s, profiles[s.profile]) for s in services if s.profile in profiles]
+        reading = asyncio.gather(*(self.read(watch, s, p) for s, p in known))
+        try:
+            answer = await checks.run(watch.commands, watch.host, watch.snapshot(), services, profiles)
+            unknown = await reading
+        finally:
+            reading.cancel()
+        found = list(answer.checks)
+        for (one, profile), more in zip(known, unknown, strict=True):
+            marks, estimate = self.forecast(watch, one, profile, answer.gpus)
+            asked_for = any(c.name == f"{one.name}: requirements" for c in answer.checks)
+            said = [*more, *self.judged(one.key, marks, estimate, asked_for)]
+            found += [replace(c, name=f"{one.name}: {c.name}") for c in said]
+        return found
+
+    async def read(self, watch: HostWatch, service: Service, profile: Profile) -> list[Check]:
+        """Reads the slot's build and models, and keeps them; checks of what cannot be known."""
+        (build, no_build), (facts, no_facts) = await asyncio.gather(
+            told("build", builds.inspect(watch.commands, profile), Build()),
+            told("memory", memory.facts(watch.commands, service, profile), None),
+        )
+        self._known[service.key] = _Known(build, _interpreter(profile), facts)
+        return [c for c in (no_build, no_facts) if c is not None]
+
+    def judged(
+        self, key: str, marks: Sequence[FlagMark], estimate: Estimate | None, asked_for: bool = False
+    ) -> list[Check]:
+        """What was read of a slot, as checks. asked_for: its requirements are among the host's checks."""
+        known = self._known.get(key, _Known())
+        build = known.build
+        # a model that could not be asked for is said once
+        said = verdicts.memory(estimate) if known.facts is not None else []
+        # the host's own check of all requirements says more than the engine's pins
+        pins = [] if asked_for else verdicts.pins(build)
+        return [*verdicts.flags(marks, build), *said, *pins, *verdicts.patched(build), *verdicts.problems(build)]
 
     def forecast(
-        self, watch: HostWatch, service: Service, profile: Profile
+        self, watch: HostWatch, service: Service, profile: Profile, gpus: GpuReport | None = None
     ) -> tuple[tuple[FlagMark, ...], Estimate | None]:
-        """Marks and memory of an edited profile, from what the last preflight of the slot read. Pure and at once."""
+        """Marks and memory of an edited profile, from what the last preflight of the slot read. Pure and at once.
+
+        gpus: as a check just read them; the watcher's report else.
+        """
         known = self._known.get(service.key)
         if known is None:
             return (), None
+        known.gpus = gpus or known.gpus
         live, build = watch.snapshot().gpus, known.build_of(profile)
-        report = live if live.gpus else known.gpus
+        report = live if live.gpus and gpus is None else known.gpus
         estimate: Estimate | None
         try:
             estimate = memory.estimate(service, profile, known.facts, report, build.release)
