@@ -12,7 +12,7 @@ import pytest
 
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.findings.apply import make
-from ddtree_console.domain.findings.types import Finding, from_json
+from ddtree_console.domain.findings.types import Finding, Remedy, from_json
 from ddtree_console.domain.service_state import service_state
 from ddtree_console.domain.spec import Fleet, Profile
 from ddtree_console.services.errors import HostError
@@ -55,6 +55,14 @@ async def attempt(see: Screen, wanted: Profile) -> tuple[list[Event], float | No
     return events, seen - written, finding
 
 
+def chosen(finding: Finding, story: bool) -> Remedy:
+    """The first remedy that edits the profile; `story`: where the capture crashes, the one that its operator took."""
+    ways = [remedy for remedy in finding.remedies if remedy.edits]
+    if story and finding.slug == "cuda-graph-capture-crash":
+        return next(way for way in ways if way.edits[0].name == "disable-cuda-graph")
+    return ways[0]
+
+
 async def frozen_and_thawed(see: Screen, host: RealHost) -> None:
     """The scheduler of the service that serves is stopped: /v1/models still answers, and the console is not fooled."""
     well = await see.until(lambda h: h.services[0].http.status == 200 and h.services[0].finding is None)
@@ -73,6 +81,7 @@ async def frozen_and_thawed(see: Screen, host: RealHost) -> None:
 
 
 async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host: RealHost) -> None:
+    story = real_host.kind == "sandbox"  # and on the other always the first way out
     async with screen(await story_fleet(real_host)) as see:
         await see.up()
         now, found, late, edited = see.console.fleet.profiles["shadow"], [], [], []
@@ -85,17 +94,17 @@ async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host:
             assert seconds is not None
             found.append((finding.slug, finding.phase))
             late.append(seconds)
-            now = make(now, next(remedy for remedy in finding.remedies if remedy.edits)).profile
+            now = make(now, chosen(finding, story)).profile
             assert not any(KEY in event.line() for event in events), "a secret never travels"
         assert events[-1].data["state"] == "committed", events[-1]
         assert found == [
             ("kv-budget-too-small", "kv cache"),
             ("cuda-graph-capture-crash", "graphs"),
-            ("kernel-arch-missing", "piecewise graphs"),
+            ("kernel-arch-missing", "piecewise graphs" if story else "graphs"),
         ]
         assert edited[1:] == [
             ["flag mem-fraction-static 0.88 -> 0.93"],
-            ["flag disable-cuda-graph unset -> true"],
+            ["flag disable-cuda-graph unset -> true" if story else "flag attention-backend triton -> flashinfer"],
             ["env TRITON_PTXAS_PATH unset -> /usr/local/cuda/bin/ptxas"],
         ]
         history: list[Any] = [entry.raw for entry in await see.console.history(see.key)]

@@ -51,6 +51,13 @@ def test_the_story(host: str, words: str, recording: str) -> None:
     assert choose(host, words).recording == recording
 
 
+def test_another_backend_comes_as_far_as_the_compiler_and_another_ptxas_serves() -> None:
+    flags = flags_of(STORY.format(0.95, 32768).replace("triton", "flashinfer").split())
+    mended = {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}
+    assert conditions.choose(TEXT, "ct129", "sglang", flags).recording == "triton-crash-decode-capture"
+    assert conditions.choose(TEXT, "ct129", "sglang", flags, mended).recording == "dflash-healthy"
+
+
 def test_another_ptxas_mends_the_piecewise_graph() -> None:
     flags = flags_of((STORY.format(0.95, 32768) + " --disable-cuda-graph").split())
     mended = {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}
