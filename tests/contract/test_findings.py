@@ -23,7 +23,7 @@ from tests.contract.real import RealHost
 KEY = "sk-0123456789abcdef0123"
 
 
-async def story_fleet(host: RealHost, speed: float = 100) -> Fleet:
+async def story_fleet(host: RealHost, speed: float = 300) -> Fleet:
     """That host as the story's ct129: what its server does depends on flags and environment."""
     fleet = await fleet_of(host)
     quick = fleet.profiles["quick"]

@@ -72,6 +72,22 @@ def test_a_process_that_ends_at_once(slot: Slot) -> None:
     assert any("can't open file" in line for line in said), "the last words of a process that lived for milliseconds"
 
 
+def test_a_program_whose_interpreter_is_gone(slot: Slot) -> None:
+    """Only systemd tells of it: the service itself never wrote a line."""
+    slot.code.host.write("/opt/lab/venv/bin/sglang", "#!/opt/absent/bin/python3\n")
+    slot.code.host.exec("chmod 755 /opt/lab/venv/bin/sglang")
+    candidate = slot.candidate("unknown-flag")
+    command = next(line for line in candidate.unit_text.splitlines() if line.startswith("ExecStart="))
+    text = candidate.unit_text.replace(command, "ExecStart=/opt/lab/venv/bin/sglang serve")
+    view = slot.outcome(slot.code.submit(slot.plan(type(candidate)(**{**vars(candidate), "unit_text": text}))))
+    went_back(slot, view, "unit-failed")
+    verdict = view.attempts[0].verdict
+    assert verdict is not None
+    assert verdict.exit["status"] == 203
+    assert verdict.finding["slug"] == "unit-exec-failed"
+    assert "/opt/lab/venv/bin/sglang: No such file or directory" in verdict.cause
+
+
 def test_a_foreign_listener_takes_the_port(slot: Slot) -> None:
     tx = slot.deploy("dflash-healthy-bars", speed=5)
     slot.waiting(tx)
