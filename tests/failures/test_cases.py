@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tests.domain.findings.conftest import builtin
 from tests.failures.score import Case, cases, contradictions, directions, found, judge
@@ -48,3 +51,21 @@ def test_the_scorer_sees_a_contradiction() -> None:
     assert first.remedies and not list(contradictions(pool, first))
     capture = next(case for case in ALL if case.id == "capture-oom-h20")
     assert list(contradictions(capture, first)) == ["raise --mem-fraction-static against lower"]
+
+
+BENIGN = yaml.safe_load((Path(__file__).parent / "benign.yaml").read_text("utf-8"))
+START = "[2026-01-01 10:00:00] server_args=ServerArgs(model_path='/models/m', tp_size=1)"
+
+
+@pytest.mark.parametrize("line", BENIGN, ids=lambda line: line[:50])
+def test_a_line_of_a_server_that_goes_on_is_no_failure(line: str) -> None:
+    for rows in ([line], [START, line], [START, line, "[2026-01-01 10:00:01 TP0] Load weight begin. avail mem=78 GB"]):
+        assert not [f for f in found(rows, builtin()) if f.fatal or f.slug == "unknown"]
+    rows = [START, *BENIGN, "[2026-01-01 10:00:01 TP0] Load weight begin. avail mem=78 GB"]
+    assert found(rows, builtin()) == ()
+
+
+def test_such_lines_hide_no_cause() -> None:
+    cause = "x: RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+    first, *rest = log(cause)
+    assert found([first, *BENIGN, *rest, *BENIGN], builtin())[0].slug == "kv-budget-too-small"

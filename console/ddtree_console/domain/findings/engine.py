@@ -129,6 +129,7 @@ class Findings:
         rank, message, prefixed = text.strip(line)
         if message[:1] == "(" and unitside.SILENCE.match(message) is not None:
             if t is not None:
+                start.noted = True
                 self.silence(t)
             return
         if t is not None:
@@ -142,7 +143,7 @@ class Findings:
             self._works('"POST /v1/' in message)
             return
         number = self.lines
-        start.silent = 0.0
+        start.silent, start.noted = 0.0, False
         if message:
             start.last_text, start.last_line = message, number
         if source == "systemd" or (source != "kernel" and unitside.is_manager(message)):
@@ -167,6 +168,8 @@ class Findings:
     def _program(self, number: int, message: str, rank: str, prefixed: bool, pid: int | None) -> None:
         start = self._start
         phases = start.phases
+        if message.startswith("Load weight"):
+            start.ranks(rank, message)
         if phases.feed(message):
             if message.startswith("server_args="):
                 start = self._arguments(number, message)
@@ -219,6 +222,8 @@ class Findings:
             elif "rror" in low or "fail" in low or _BAD.search(low[:300]) is not None:
                 start.tail.append((number, message[:500]))
                 self._cached = None
+            elif place == "line" and message:
+                start.ordinary = number
 
     def _fits(self, rule: Rule, block: Block | None, phase: str) -> bool:
         start = self._start

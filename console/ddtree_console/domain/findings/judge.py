@@ -13,9 +13,13 @@ from ddtree_console.domain.findings.start import Seen, Start
 from ddtree_console.domain.findings.types import Evidence, Finding
 
 GENERIC, EXPLAINED, ANCHORED, PASSED = 20, 6, 30, 15
+CERTAIN = 90
+"""strength from which a line says something by itself: a compiler's, the kernel's."""
 KEPT_EVIDENCE = 6
 HINTS = ("stalled-rendezvous", "stalled-lock", "stalled-io", "stalled-dead-child", "benign-warning")
 """a badge of these is only kept for when a silence has to be read."""
+CAUGHT = frozenset(("python-module-missing", "shared-lib-missing", "torch-abi-mismatch", "hub-access"))
+"""imports and downloads are often tried."""
 _BY_NEXT = re.compile(r"(?:subprocess\.)?CalledProcessError\b|KeyError\b|StopIteration\b")
 _ENDS = re.compile(r"(?:KeyboardInterrupt|SystemExit|GeneratorExit|asyncio\.exceptions\.CancelledError)\b")
 
@@ -105,6 +109,8 @@ def _cause(start: Start, maker: remedies.Maker, closed: bool) -> Finding | None:
     if seen is None:
         return _nothing_known(start) if start.over else None
     fatal = _fatal(seen, start, closed)
+    if not fatal and seen.place == "line" and not start.over and seen.rule is not None and seen.rule.strength < CERTAIN:
+        return None  # a line in passing, while nothing has failed
     if seen.rule is None:
         return _unknown(seen, start, fatal)
     return _made(seen, start, maker, fatal)
@@ -125,10 +131,18 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
         return True
     if seen.line < start.moved or rule is None or rule.role in ("wrapper", "symptom"):
         return False
-    if seen.block is not None and (seen.block.anchored or closed):
+    block = seen.block
+    if block is not None and block.anchored:
         return True
-    # a line that a compiler or loader printed: it was the end when failures followed it and nothing else did
-    return closed and any(s.line > seen.line and _failed(s) for s in start.seen)
+    if not closed:
+        return False
+    # The log ends here. A compiler's line was the end when failures followed it; so was an exception, unless the
+    # program went on after it, or it is of a kind that programs catch.
+    if any(s.line > seen.line and _failed(s) for s in start.seen):
+        return True
+    if block is None or start.ordinary > seen.line:
+        return False
+    return rule.slug not in CAUGHT or any(s.block is block and s is not seen and _failed(s) for s in start.seen)
 
 
 def _failed(seen: Seen) -> bool:

@@ -21,12 +21,14 @@ LIMITS: tuple[tuple[str, float], ...] = (
 )
 DEFAULT_S = 300.0
 SLOW_S = 300.0
+NOTED_S = 120.0
+"""a silence that a person noted in the log is a stall sooner."""
 _OF_PHASE = (
     ("distributed", "stalled-rendezvous"),
     ("weights", "stalled-io"),
     ("kernel build", "stalled-lock"),
     ("graphs", "stalled-lock"),
-    ("imports", "stalled-lock"),
+    ("warm-up", "stalled-dead-child"),
 )
 _WORDS = {
     "stalled-rendezvous": "stuck: the ranks wait for one another and nothing has come for {s:.0f} s",
@@ -62,16 +64,10 @@ def finding(start: Start, flags: Mapping[str, Any]) -> Finding | None:
     """The stall, None while the silence is short."""
     phase = start.phases.now
     hint = next((s for s in reversed(start.seen) if s.rule is not None and s.rule.slug.startswith("stalled-")), None)
-    bound = limit(phase) if hint is None else AFTER_ERROR_S
+    bound = AFTER_ERROR_S if hint is not None else min(limit(phase), NOTED_S) if start.noted else limit(phase)
     if start.phases.served or start.over or start.silent < bound:
         return None
-    slug = "unknown"
-    if hint is not None and hint.rule is not None:
-        slug = hint.rule.slug
-    else:
-        slug = next((found for word, found in _OF_PHASE if word in phase), slug)
-        if phase == "imports" and _many(flags):
-            slug = "stalled-dead-child"
+    slug = hint.rule.slug if hint is not None and hint.rule is not None else _of(start, flags)
     line = hint or None
     evidence = [Evidence(line.line, line.text)] if line is not None else []
     evidence.append(Evidence(start.last_line, start.last_text[:500]))
@@ -105,9 +101,25 @@ def dead_child(start: Start, flags: Mapping[str, Any], killed: Seen) -> Finding 
     )
 
 
+def _of(start: Start, flags: Mapping[str, Any]) -> str:
+    """Which stall it is when no line says so: by what was under way and by who is missing."""
+    phase = start.phases.now
+    if start.ended_by and start.began_by - start.ended_by:
+        return "stalled-dead-child"  # the others have read as many bytes and are done
+    if phase in ("", "imports"):
+        if _number(flags, "nnodes") > 1:
+            return "stalled-rendezvous"
+        return "stalled-dead-child" if phase and _many(flags) else "stalled-lock"
+    return next((found for word, found in _OF_PHASE if word in phase), "unknown")
+
+
+def _number(flags: Mapping[str, Any], name: str) -> int:
+    value = flags.get(name)
+    return value if isinstance(value, int) else 0
+
+
 def _many(flags: Mapping[str, Any]) -> bool:
-    size = flags.get("dp-size")
-    return isinstance(size, int) and size > 1
+    return _number(flags, "dp-size") > 1
 
 
 def slow(start: Start) -> Finding | None:

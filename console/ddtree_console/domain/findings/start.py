@@ -46,6 +46,8 @@ class Start:
     """the newest lines that look bad, for when nothing is known."""
     moved: int = 0
     """line of the newest sign of progress."""
+    ordinary: int = 0
+    """line of the newest ordinary thing that the program said."""
     over: str = ""
     """why it is over, '' while it runs: sigquit | exit | gone."""
     over_line: int = 0
@@ -63,6 +65,19 @@ class Start:
     last_line: int = 0
     child_dead: Seen | None = None
     bars: int = 0
+    noted: bool = False
+    """the silence was written into the log by a person, who had a reason."""
+    began_by: set[str] = field(default_factory=set)
+    ended_by: set[str] = field(default_factory=set)
+    """ranks that began and that ended to read weights."""
+
+    def ranks(self, rank: str, message: str) -> None:
+        """Keeps who reads weights."""
+        if rank and len(self.began_by) < 4096:
+            if message.startswith("Load weight begin"):
+                self.began_by.add(rank)
+            elif message.startswith("Load weight end"):
+                self.ended_by.add(rank)
 
     def keep(self, seen: Seen) -> None:
         """Keeps it, unless there is enough of its kind."""

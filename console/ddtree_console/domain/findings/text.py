@@ -12,7 +12,7 @@ _BREAKS = re.compile(r"[\r\n]+")
 _GLUED = re.compile(r"(?<=[^\s\[])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)|(?<=\])(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 _RANKS = r"(?:[A-Za-z_]{2,12}\d{1,5})(?: [A-Za-z_]{2,12}\d{1,5}){0,5}"
 _SQUARE = re.compile(
-    r"\[(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?P<a>[^\]]{0,60})|(?P<b>" + _RANKS + r")"
+    r"\[(?:(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?P<a>[^\]]{0,60})|(?P<b>" + _RANKS + r")"
     r"|[EWIF]\d{3,4} \d\d:\d\d:\d\d[^\]]{0,80}|\s*\d{1,9}\.\d{3,9})\](?:: ?| |(?=\[)|$)"
 )
 _ROUND = re.compile(r"\((?P<a>[A-Za-z][\w.:-]{0,60}?)(?:,? (?:pid|ip)=[\w.:]+)+\)(?: |$)")
@@ -88,7 +88,7 @@ def strip(line: str) -> Line:
             match = _ROUND.match(line, at)
             if match is None:
                 break
-            rank = rank or match.group("a")
+            rank = match.group("a")  # of several the innermost: (APIServer pid=1) (Worker_TP1 pid=9)
         elif first in "EWICDF":
             match = _LEVEL.match(line, at)
             if match is None:
