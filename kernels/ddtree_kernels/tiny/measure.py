@@ -24,6 +24,7 @@ from ddtree_kernels.tiny import path
 from ddtree_kernels.tiny.prompts import UNTRAINED, held_back, untrained
 from ddtree_kernels.tiny.text import FAMILIES, Example, as_text
 
+LINEAR = 0
 BUDGETS = (8, 15, 24, 32, 48, 64, 128)
 LIMIT = 320
 
@@ -67,8 +68,8 @@ def walk(tokens: list[int], prompt: int, accept: Callable[[int], int], tally: Ta
         place += taken
 
 
-def accept_lengths(pair: Pair, prompt: list[int], limit: int, tallies: dict[str, Tally]) -> list[int]:
-    """Adds a prompt's rounds, linear and with trees of each budget, to the tallies; gives the greedy text.
+def accept_lengths(pair: Pair, prompt: list[int], limit: int, tallies: dict[int, Tally]) -> list[int]:
+    """Adds a prompt's rounds to the tallies, by budget, LINEAR for the chain; gives the greedy text.
 
     Greedy decoding of every mode commits the target's own text, so what a round accepts is known from that text:
     the drafter sees the features before its root, and a node is right when it repeats the text.
@@ -102,9 +103,8 @@ def accept_lengths(pair: Pair, prompt: list[int], limit: int, tallies: dict[str,
         said = after(place)[0][built.depths[0].clamp(0, room).long()]
         return int(tree_accept(built, said[None], max_depth=room).counts[0]) - 1
 
-    walk(tokens, len(prompt), linear, tallies["linear"])
-    for budget in BUDGETS:
-        walk(tokens, len(prompt), partial(tree, budget), tallies[f"tree {budget}"])
+    for budget, tally in tallies.items():
+        walk(tokens, len(prompt), linear if budget == LINEAR else partial(tree, budget), tally)
     return tokens
 
 
@@ -133,10 +133,10 @@ def measure(pair: Pair, count: int) -> dict[str, dict[str, float]]:
     """By family and over all trained ones: loss, share of right results, accept lengths."""
     target = pair.target
     table: dict[str, dict[str, float]] = {}
-    overall = {name: Tally() for name in ("linear", *(f"tree {budget}" for budget in BUDGETS))}
+    overall = {budget: Tally() for budget in (LINEAR, *BUDGETS)}
     for family in (*FAMILIES, UNTRAINED):
         found = untrained(count) if family == UNTRAINED else held_back(family, count)
-        tallies = {name: Tally() for name in overall}
+        tallies = {budget: Tally() for budget in overall}
         right = 0
         for i, example in enumerate(found):
             prompt = pair.tokenizer.encode(as_text(example, chat=i % 2 == 1)[0])
@@ -145,13 +145,18 @@ def measure(pair: Pair, count: int) -> dict[str, dict[str, float]]:
         row: dict[str, float] = {"prompts": len(found), "loss": loss_of(target, pair, found)}
         if family in ("addition", "multiplication", "sorting"):
             row["right"] = right / len(found)
-        table[family] = row | {name: tally.length for name, tally in tallies.items()}
+        table[family] = row | lengths(tallies)
         if family != UNTRAINED:
-            for name, tally in tallies.items():
-                overall[name].rounds += tally.rounds
-                overall[name].tokens += tally.tokens
-    table["all trained families"] = {name: tally.length for name, tally in overall.items()}
+            for budget, tally in tallies.items():
+                overall[budget].rounds += tally.rounds
+                overall[budget].tokens += tally.tokens
+    table["all trained families"] = lengths(overall)
     return table
+
+
+def lengths(tallies: dict[int, Tally]) -> dict[str, float]:
+    """Accept lengths under the names of the table."""
+    return {"linear" if budget == LINEAR else f"tree {budget}": tally.length for budget, tally in tallies.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
