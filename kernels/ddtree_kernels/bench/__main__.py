@@ -1,4 +1,4 @@
-"""`python -m ddtree_kernels.bench run [OP...] [--csv FILE]`."""
+"""`python -m ddtree_kernels.bench run [OP...] [--csv FILE]`, or `decode [--help]`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from pathlib import Path
 from ddtree_kernels.bench.run import main
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["decode"]:
+        from ddtree_kernels.bench.decode import main as decode
+
+        sys.exit(decode(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench", description=__doc__)
     parser.add_argument("command", choices=["run"])
     parser.add_argument(
