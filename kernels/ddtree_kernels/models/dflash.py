@@ -33,18 +33,19 @@ def draft_names(config: DraftConfig) -> dict[str, tuple[int, ...]]:
 class DFlash:
     """A loaded drafter; see api.Draft."""
 
-    def __init__(self, config: DraftConfig, weights: Mapping[str, torch.Tensor], target: Qwen3) -> None:
-        """From the tensors that draft_names lists, of the target's type and on its device."""
+    def __init__(
+        self, config: DraftConfig, weights: Mapping[str, torch.Tensor], target: Qwen3, drop: bool = False
+    ) -> None:
+        """From the tensors that draft_names lists, of the target's type and on its device; drop: as for Qwen3."""
+        self._bytes = sum(int(tensor.nbytes) for tensor in weights.values())
         self.config = config
         self.target = target
         self.fc = weights["fc.weight"]
         self.hidden_norm = weights["hidden_norm.weight"]
         self.norm = weights["norm.weight"]
-        count = config.shape.num_hidden_layers
-        self.layers = [stack.build_layer(weights, f"layers.{i}.", config.shape) for i in range(count)]
+        self.layers = stack.build_layers(weights, "layers.", config.shape, drop)
         self.device: torch.device = self.fc.device
         self.dtype: torch.dtype = self.fc.dtype
-        self._bytes = sum(int(tensor.nbytes) for tensor in weights.values())
         self._turns = rope.frequencies(config.shape.rope, config.shape.head_dim).to(self.device)
         self._steps = torch.arange(config.block_size, device=self.device)
         self._words = block_words(config.block_size, self.device)

@@ -104,7 +104,7 @@ def load_target(path: Path | str, device: torch.device | str = "cpu", dtype: tor
     folder = Path(path)
     config = read_target_config(folder)
     weights = _read(folder, target_names(config), "lm_head.weight" if config.tied else "", device, dtype)
-    return Qwen3(config, weights)
+    return Qwen3(config, weights, drop=True)
 
 
 def check_pair(draft: DraftConfig, target: TargetConfig, path: Path) -> None:
@@ -140,7 +140,7 @@ def load_draft(
         raise ModelError(f"no draft at {folder}: name the folder of the DFlash draft made for this target")
     config = read_draft_config(folder)
     check_pair(config, target.config, folder)
-    draft = DFlash(config, _read(folder, draft_names(config), "", device, dtype), target)
+    draft = DFlash(config, _read(folder, draft_names(config), "", device, dtype), target, drop=True)
     target.layer_ids = config.layer_ids
     return draft
 

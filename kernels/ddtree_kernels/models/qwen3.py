@@ -27,18 +27,17 @@ def target_names(config: TargetConfig) -> dict[str, tuple[int, ...]]:
 class Qwen3:
     """A loaded target; see api.Target."""
 
-    def __init__(self, config: TargetConfig, weights: Mapping[str, torch.Tensor]) -> None:
-        """From the tensors that target_names lists, all of one type on one device."""
+    def __init__(self, config: TargetConfig, weights: Mapping[str, torch.Tensor], drop: bool = False) -> None:
+        """From the tensors that target_names lists, all of one type on one device; drop: see stack.build_layers."""
+        self._bytes = sum(int(tensor.nbytes) for tensor in weights.values())
         self.config = config
         self.layer_ids: tuple[int, ...] = ()
         self.embedding = weights["model.embed_tokens.weight"]
         self.head = self.embedding if config.tied else weights["lm_head.weight"]
         self.norm = weights["model.norm.weight"]
-        count = config.shape.num_hidden_layers
-        self.layers = [stack.build_layer(weights, f"model.layers.{i}.", config.shape) for i in range(count)]
+        self.layers = stack.build_layers(weights, "model.layers.", config.shape, drop)
         self.device: torch.device = self.embedding.device
         self.dtype: torch.dtype = self.embedding.dtype
-        self._bytes = sum(int(tensor.nbytes) for tensor in weights.values())
         self._turns = rope.frequencies(config.shape.rope, config.shape.head_dim).to(self.device)
 
     def forward(

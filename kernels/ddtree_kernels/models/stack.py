@@ -83,6 +83,24 @@ def build_layer(weights: Mapping[str, torch.Tensor], prefix: str, shape: LayerSh
     )
 
 
+def build_layers(
+    weights: Mapping[str, torch.Tensor], prefix: str, shape: LayerShape, drop: bool = False
+) -> list[Layer]:
+    """All layers, whose names begin with prefix ("model.layers."), number and dot.
+
+    drop: takes each layer's tensors out of weights (then a dict) once it is built, so that merging them needs the memory
+    of one layer and not of the whole model again.
+    """
+    layers = []
+    for i in range(shape.num_hidden_layers):
+        layers.append(build_layer(weights, f"{prefix}{i}.", shape))
+        if drop:
+            assert isinstance(weights, dict)
+            for name in layer_names(shape, f"{prefix}{i}."):
+                del weights[name]
+    return layers
+
+
 def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
     """Root-mean-square norm over the last dimension."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
