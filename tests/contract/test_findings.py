@@ -50,7 +50,8 @@ async def attempt(see: Screen, wanted: Profile) -> tuple[list[Event], float | No
     if finding is None or verdict.data["ok"] or seen is None:
         return events, None, finding
     decisive = finding.evidence[0].text
-    lines = await see.console.logs(see.key, lines=8000)
+    start = next(e for e in events if e.kind == "step" and e.data.get("invocation"))
+    lines = await see.console.logs(see.key, lines=4000, invocation=start.data["invocation"])
     written = max(line.when for line in lines if decisive in line.text)
     return events, seen - written, finding
 

@@ -12,7 +12,7 @@ from ddtree_console.hostside import procfs, stalls
 from ddtree_console.hostside.roots import Roots
 from ddtree_console.hostside.watch_config import Slot
 
-EVERY = 5.0
+EVERY = 3.0
 TITLE_S = 120.0
 """a process gives itself its title soon after its start: asked again for so long."""
 FROZEN = "Tt"
