@@ -88,8 +88,8 @@ def build_layers(
 ) -> list[Layer]:
     """All layers, whose names begin with prefix ("model.layers."), number and dot.
 
-    drop: takes each layer's tensors out of weights (then a dict) once it is built, so that merging them needs the memory
-    of one layer and not of the whole model again.
+    drop: takes each layer's tensors out of weights (then a dict) once it is built, so that merging them needs the
+    memory of one layer and not of the whole model again.
     """
     layers = []
     for i in range(shape.num_hidden_layers):
