@@ -149,9 +149,9 @@ class Maker:
         name = wording.fill(name, values).lstrip("-") if target == "flag" else wording.fill(name, values)
         value: Value = raw.get("value")
         if isinstance(value, str):
-            if not wording.complete(value, values):
-                return None if op == "set" else Edit(target, name, op)
-            value = _typed(wording.fill(value, values))
+            if not wording.complete(value, values) and op == "set":
+                return None
+            value = _typed(wording.fill(value, values)) if wording.complete(value, values) else None
         if target != "flag":
             return Edit(target, name, op, value)
         if name == FRACTION and op in ("raise", "lower"):
