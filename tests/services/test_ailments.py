@@ -94,11 +94,15 @@ def test_a_lost_gpu_of_its_own() -> None:
 
 
 def test_an_xid_of_this_start_and_this_process_only() -> None:
-    gpu = Gpu(0, processes=(GpuProcess(21, unit="s1.service"), GpuProcess(30, unit="other.service")))
+    gpu = Gpu(
+        0, pci="00000000:41:00.0", processes=(GpuProcess(21, unit="s1.service"), GpuProcess(30, unit="other.service"))
+    )
     row = {"pci": "0000:41:00", "code": 94, "pid": 21, "wall": 2000.0, "text": "NVRM: Xid (PCI:0000:41:00): 94"}
     finding = found(look(gpus=[gpu], xids=[row]))
     assert finding is not None
     assert (finding.slug, finding.evidence[0].text) == ("gpu-xid", row["text"])
+    assert found(look(gpus=[gpu], xids=[{**row, "pid": 0, "code": 79}])) is not None, "of its card, without a process"
+    assert found(look(gpus=[gpu], xids=[{**row, "pid": 0, "pci": "0000:42:00"}])) is None
     for other in ({"wall": 900.0}, {"pid": 30}, {"code": 31}, {"code": "94"}):
         assert found(look(gpus=[gpu], xids=[{**row, **other}])) is None, other
 

@@ -100,6 +100,14 @@ def _gpu(seen: Seen) -> Finding | None:
     return None
 
 
+def card(address: str) -> tuple[int, ...]:
+    """A PCI address without its function: NVML writes 00000000:41:00.0, the kernel 0000:41:00; () for none."""
+    try:
+        return tuple(int(part, 16) for part in address.partition(".")[0].split(":"))
+    except ValueError:
+        return ()
+
+
 def _xid(seen: Seen) -> Finding | None:
     """Of this start only. Codes that a program causes by itself (13, 31, 43, 45) end it and are told by its log."""
     unit = seen.service.unit
@@ -111,8 +119,8 @@ def _xid(seen: Seen) -> Finding | None:
         own = unit is not None and bool(pid) and (pid == unit.main_pid or any(
             p.pid == pid and p.unit == unit.unit for gpu in seen.gpus for p in gpu.processes
         ))  # fmt: skip
-        alone = len(seen.gpus) > 0 and not pid
-        if began is not None and wall >= began and (own or alone):
+        here = any(card(gpu.pci) and card(gpu.pci) == card(str(raw.get("pci"))) for gpu in seen.gpus)
+        if began is not None and wall >= began and (own or (here and not pid)):
             return _finding(
                 "gpu-xid",
                 f"The NVIDIA driver reported Xid {code} on {raw.get('pci')} since this start.",
