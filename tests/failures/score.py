@@ -22,7 +22,7 @@ from ddtree_console.config.rules import load_rules
 from ddtree_console.domain.findings.rules import Rules, rules_from_json
 from ddtree_console.domain.findings.types import Finding
 
-CASES = Path(__file__).parent / "cases.yaml"
+CASES = Path(__file__).parent / "cases"
 NO_FAILURE = ("healthy-start", "benign-warning", "slow-progress")
 _ADVICE = re.compile(
     r"\b(raise|increase|higher|bigger|lower|smaller|reduce|fewer|drop|remove)\b[^.;,(]{0,30}?(--[a-z][a-z-]+)"
@@ -46,7 +46,7 @@ class Case:
 def cases() -> list[Case]:
     """All cases, in the order of the file."""
     out = []
-    for raw in yaml.safe_load_all(CASES.read_text("utf-8")):
+    for raw in (raw for path in sorted(CASES.glob("*.yaml")) for raw in yaml.safe_load_all(path.read_text("utf-8"))):
         if not isinstance(raw, dict):
             continue
         text = raw["excerpt"].replace("\\r", "\r").replace("\\x1b", "\x1b")
