@@ -11,6 +11,7 @@ from ddtree_console.config.load import load_fleet
 from ddtree_console.domain.engines import wrapper
 from ddtree_console.domain.render import render_unit
 from ddtree_console.domain.spec import Profile, Service, Speculative
+from ddtree_kernels.decode.settings import DEFAULT_BUDGET
 from ddtree_kernels.serve import arguments
 
 SLOT = Service(host="h", name="w", unit="w.service", port=30007)
@@ -58,7 +59,7 @@ def test_the_server_takes_what_an_intent_becomes(intent: Speculative, mode: str)
     assert command.argv[:3] == ("/opt/env/bin/python3", "-m", "ddtree_kernels.serve")
     taken = arguments.parse(command.argv[3:])
     assert (taken.mode, taken.model_path, taken.port, taken.host) == (mode, "tiny", 30007, "127.0.0.1")
-    assert taken.budget == (intent.budget or arguments.DEFAULT_BUDGET) and taken.draft == intent.draft
+    assert taken.budget == (intent.budget or DEFAULT_BUDGET) and taken.draft == intent.draft
     assert (taken.mem_fraction_static, taken.context_length, taken.disable_cuda_graph) == (0.5, 32768, True)
     assert (taken.drain_seconds, taken.max_queued_requests, taken.draft_temperature) == (2, 8, 0.8)
 

@@ -16,7 +16,6 @@ from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models import Cache
 from ddtree_kernels.models.api import Pair
 
-
 CPU_CLOCK = time.process_time
 """On a CPU with one thread: seconds of this process alone, whatever else the machine does meanwhile."""
 

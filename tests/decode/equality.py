@@ -1,0 +1,107 @@
+"""Greedy answers of the tiny pair in every mode against autoregressive; `python -m tests.decode.equality` for all.
+
+In float64 they must be the same. In float32 and bfloat16 another batch shape rounds otherwise, so a token may change
+where the target's two best logits are closer than BOUND; every such place is reported with its margin, and a wider
+margin is an error. After the first difference the contexts differ, so one answer has one place at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ddtree_kernels.decode.engine import Counts, Engine
+from ddtree_kernels.decode.sampling import Sampling
+from ddtree_kernels.decode.settings import Settings
+from ddtree_kernels.models import load_pair
+from ddtree_kernels.models.api import Pair
+from ddtree_kernels.models.cache import Cache
+from ddtree_kernels.tiny.prompts import prompt_set
+from tests.decode.pairs import engine
+
+MODES: Mapping[str, Settings] = {
+    "linear": Settings("linear"),
+    "ddtree": Settings("ddtree", 32),
+    "spine": Settings("ddtree", 24, spine=True, draft_temperature=1.5),
+    "shadow-linear": Settings("shadow-linear", 16),
+}
+BOUND = {torch.float64: 0.0, torch.float32: 1e-3, torch.bfloat16: 0.5}
+"""The widest margin of the two best logits at which an answer may differ."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One answer that differs: at this token of it, with this margin of the target's two best logits there."""
+
+    mode: str
+    prompt: str
+    at: int
+    margin: float
+
+
+def answer(decoder: Engine, prompt: Sequence[int], tokens: int, counts: Counts) -> list[int]:
+    """Greedy."""
+    return [t for part in decoder.generate(prompt, Sampling(tokens, temperature=0), 0, counts) for t in part]
+
+
+def margin(pair: Pair, tokens: Sequence[int]) -> float:
+    """Of the target's two best logits after these tokens, in its own type."""
+    target = pair.target
+    cache = Cache(target.config.shape, len(tokens), target.device, target.dtype)
+    with torch.inference_mode():
+        hidden, _ = target.forward(torch.tensor(tokens), torch.arange(len(tokens)), cache, 0, features=False)
+        best = target.logits(hidden[-1]).double().topk(2).values
+    return float(best[0] - best[1])
+
+
+def compare(pair: Pair, prompts: Iterable[str], tokens: int) -> tuple[list[Difference], dict[str, Counts]]:
+    """Differences from autoregressive, and each mode's counts."""
+    encoded = {text: pair.tokenizer.encode(text) for text in prompts}
+    context = max(map(len, encoded.values())) + tokens
+    plain = engine(pair, Settings("autoregressive"), context)
+    decoders = {mode: engine(pair, settings, context) for mode, settings in MODES.items()}
+    counts = {mode: Counts() for mode in MODES}
+    found = []
+    for text, prompt in encoded.items():
+        want = answer(plain, prompt, tokens, Counts())
+        for mode, decoder in decoders.items():
+            have = answer(decoder, prompt, tokens, counts[mode])
+            if have != want:
+                at = next(
+                    (i for i, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want))
+                )
+                found.append(Difference(mode, text, at, margin(pair, [*prompt, *want[:at]])))
+    return found, counts
+
+
+def main() -> int:
+    """0 when every difference is within its bound and no shadow found a contradiction."""
+    parser = argparse.ArgumentParser(prog="python -m tests.decode.equality", description=__doc__)
+    parser.add_argument("--prompts", type=int, default=60, help="of each of the six families")
+    parser.add_argument("--tokens", type=int, default=96)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    prompts = [text for texts in prompt_set(args.prompts).values() for text in texts]
+    wrong = 0
+    for dtype, bound in BOUND.items():
+        found, counts = compare(load_pair("tiny", dtype=dtype), prompts, args.tokens)
+        for one in found:
+            print(f"{dtype}: {one.mode} differs at token {one.at}, margin {one.margin:.6f}: {one.prompt[:60]!r}")
+        widest = max((one.margin for one in found), default=0.0)
+        lengths = ", ".join(f"{mode} {of.accept_length:.2f}" for mode, of in counts.items())
+        contradictions = counts["shadow-linear"].contradictions
+        print(
+            f"{dtype}: {len(prompts)} prompts x {len(MODES)} modes, {len(found)} answers differ, widest margin "
+            f"{widest:.6f} (bound {bound}), {contradictions} contradictions; accept length: {lengths}",
+            flush=True,
+        )
+        wrong += sum(one.margin > bound or bound == 0 for one in found) + contradictions
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
