@@ -144,7 +144,7 @@ async def see(story: Story) -> AsyncIterator[Screen]:
 
 
 def by_name(found: Preflight) -> dict[str, Check]:
-    return {check.name.removeprefix("qwen: "): check for check in found.checks}
+    return {check.name: check for check in found.checks}
 
 
 async def refused(see: Screen, profile: Profile, name: str) -> Check:
@@ -152,7 +152,7 @@ async def refused(see: Screen, profile: Profile, name: str) -> Check:
     with pytest.raises(ChecksFailed) as caught:
         await see.console.deploy(see.key, profile)
     assert caught.value.code == 7
-    assert [c.name.removeprefix("qwen: ") for c in caught.value.failed] == [name], caught.value
+    assert [c.name for c in caught.value.failed] == [name], caught.value
     assert list(await see.console.history(see.key)) == []
     return caught.value.failed[0]
 
@@ -257,7 +257,7 @@ async def a_held_port_and_a_reason_that_lands_in_the_history(story: Story, see: 
     assert check.remedy == "stop squatter.service, or change the port"
     story.host.exec("systemctl stop squatter.service")
     await passes(see, story.profile())
-    story.env.write("sglang/srt/server_args.py", server_args("import orjson"))
+    story.env.write("sglang/srt/server_args.py", server_args("import msgspec"))
     tx = await see.deploy("ddtree", force=True, reason="the module comes with the next start", on_failure="stop")
     assert (await see.outcome(tx)).data["state"] in ("nothing_serves", "stopped"), tx
     history = await see.console.history(see.key)
@@ -293,7 +293,7 @@ async def a_host_that_cannot_be_read_says_so_and_blocks_nothing(story: Story, se
     assert checks["draft fits target"].evidence.startswith("not known, because")
     assert checks["interpreter"].state == "ok"
     assert checks["port"].state == "ok"
-    assert {c.name for c in checks.values() if c.state == "fail"} <= {"qwen: gpus", "qwen: requirements"}
+    assert {c.name for c in checks.values() if c.state == "fail"} <= {"gpus", "requirements"}
 
 
 async def test_the_storys_failures_are_known_before_a_restart(story: Story, see: Screen) -> None:
