@@ -23,7 +23,7 @@ _PATTERNS = ("match", "unless", "frames")
 _KEYS = frozenset(
     (*_TEXT, *_LISTS, *_PATTERNS, "id", "slug", "role", "by_phase", "served", "strength", "confidence", "fatal")
 ) | {"remedies"}
-_CONDITIONS = frozenset(("flag", "no_flag", "flag_is", "no_triton", "group", "slug", "phase"))
+_CONDITIONS = frozenset(("flag", "no_flag", "flag_is", "no_triton", "group", "no_group", "slug", "phase"))
 
 
 class _Check:

@@ -114,3 +114,22 @@ def test_nothing_between_two_refused_fractions() -> None:
 )
 def test_sentences_with_values(text: str, values: dict[str, str], told: str) -> None:
     assert fill(text, values) == told
+
+
+def test_more_free_than_wanted_is_no_matter_of_flags(rules: Rules) -> None:
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of 95.59 GiB"
+    )
+    odd = found(rules, line.format("18.56") + " of which 53.44 GiB is free.")
+    assert odd.slug == "gpu-oom-load" and not [e for r in odd.remedies for e in r.edits]
+    usual = found(rules, line.format("58.56") + " of which 53.44 GiB is free.")
+    assert [e.name for r in usual.remedies for e in r.edits] == ["tp-size"]
+
+
+def test_an_internal_port_is_not_the_http_port(rules: Rules) -> None:
+    inner = found(rules, "zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:30001')")
+    assert [e.name for r in inner.remedies for e in r.edits] == ["nccl-port"]
+    outer = found(
+        rules, "[Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use"
+    )
+    assert outer.remedies[1].edits[0].name == "port"

@@ -94,6 +94,7 @@ class Maker:
 
     def make(self, rule: Rule, slug: str, groups: Mapping[str, str], phase: str, stuck: bool) -> tuple[Remedy, ...]:
         """The rule's remedies that apply here, in order."""
+        groups = {**groups, **_derived(groups)}
         values = self.values(groups)
         out: list[Remedy] = []
         for row in rule.remedies:
@@ -108,6 +109,9 @@ class Maker:
         if not isinstance(condition, Mapping):
             return True
         flag, without, group = condition.get("flag"), condition.get("no_flag"), condition.get("group")
+        absent = condition.get("no_group")
+        if absent is not None and groups.get(str(absent)):
+            return False
         if flag is not None and not self.flags.get(str(flag)):
             return False
         if without is not None and self.flags.get(str(without)):
@@ -196,6 +200,20 @@ class Maker:
         about |= {edit.name for remedy in found.remedies for edit in remedy.edits if edit.target == "flag"}
         hit = next((name for name in self._edited if name in about), "")
         return replace(found, blames=hit) if hit else found
+
+
+_UNITS = {"K": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
+
+
+def _size(text: str) -> float:
+    value = number(text.partition(" ")[0]) or 0.0
+    return value * _UNITS.get(text.partition(" ")[2][:1], 0.0)
+
+
+def _derived(groups: Mapping[str, str]) -> dict[str, str]:
+    """`enough` where more was free than was wanted: then no flag is the way out."""
+    wanted, free = _size(groups.get("wanted", "")), _size(groups.get("free", ""))
+    return {"enough": "yes"} if 0 < wanted < free else {}
 
 
 def _typed(text: str) -> Value:
