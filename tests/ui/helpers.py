@@ -33,12 +33,13 @@ async def settle(pilot: Pilot[Any]) -> None:
     assert isinstance(app, ConsoleApp)
     until = time.monotonic() + 5.0
     while time.monotonic() < until:
-        await pilot.pause(0)
+        await pilot.pause()
         if app.services is not None and app.snapshot.serial == app.services.snapshot().serial:
             break
-    busy = [w for w in app.workers if w.group != "services"]
-    if busy:
+    while busy := [w for w in app.workers if w.group != "services"]:
+        # What a worker brings may open a screen whose own workers follow.
         await app.workers.wait_for_complete(busy)
+        await pilot.pause()
     app.draw_top()
     for field in (*app.screen.query(Input), *app.screen.query(TextArea)):
         field.cursor_blink = False  # a picture must not depend on the half second in which it is taken

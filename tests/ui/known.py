@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddtree_console.domain.build import Build, BuildFlag, FlagMark
+from ddtree_console.domain.engines.sglang_launch import FLAGS
 from ddtree_console.domain.findings.types import Edit, Evidence, Finding, Remedy
 from ddtree_console.domain.memory.types import Estimate, Term
 from ddtree_console.domain.snapshot import Drift, FleetSnapshot, ServiceSnapshot
@@ -15,6 +16,12 @@ from tests.ui import canned
 from tests.ui.canned import WALL
 
 GB = 10**9
+SINCE_0514 = (
+    "disable-prefill-cuda-graph",
+    "disable-decode-cuda-graph",
+    "cuda-graph-max-bs-decode",
+    "cuda-graph-max-bs-prefill",
+)
 
 BUILD = Build(
     engine="sglang",
@@ -23,11 +30,7 @@ BUILD = Build(
     package="/root/ml-env/lib/python3.12/site-packages/sglang",
     source="ast",
     flags=(
-        BuildFlag("mem-fraction-static", kind="float"),
-        BuildFlag("context-length", kind="int"),
-        BuildFlag("max-running-requests", kind="int"),
-        BuildFlag("disable-cuda-graph", kind="bool"),
-        BuildFlag("disable-piecewise-cuda-graph", kind="bool"),
+        *(BuildFlag(f.name, kind=f.kind) for f in FLAGS if f.name not in SINCE_0514),
         BuildFlag("quantization", kind="str", choices=("awq", "fp8"), help="quantization of the weights"),
     ),
     versions={"sglang": "0.5.12", "torch": "2.11.0+cu130", "triton": "3.6.0", "sglang-kernel": "0.4.2.post2"},

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddtree_console.domain.build import Build, BuildFlag
 from ddtree_console.domain.engines.registry import get
 from ddtree_console.domain.spec import Profile, Secret, Speculative
 from ddtree_console.ui import forms
@@ -82,6 +83,49 @@ def test_speculation_and_arguments() -> None:
     assert built is not None
     assert built.speculative == Speculative("linear", True, None, "/d")
     assert built.args == ("--y", "c d")
+
+
+def test_flags_outside_the_editors_list_are_fields_as_the_build_knows_them() -> None:
+    build = Build(
+        source="ast",
+        flags=(
+            BuildFlag("quantization", kind="str", choices=("awq", "fp8"), help="of the weights"),
+            BuildFlag("max-queued-requests", kind="int"),
+        ),
+    )
+    profile = Profile("p", flags={"quantization": "awq", "cuda-graph-bs": [1, 2, 4], "trust-remote-code": True, "x": 1})
+    fields = forms.fields(tuple(get("sglang").editor_flags()), profile, build, ("max-queued-requests", "quantization"))
+    kinds = {f.name: f.kind for f in fields}
+    assert len(kinds) == len(fields)
+    assert {n: kinds[n] for n in (*profile.flags, "max-queued-requests")} == {
+        "quantization": "str",
+        "cuda-graph-bs": "list",
+        "trust-remote-code": "bool",
+        "x": "str",
+        "max-queued-requests": "int",
+    }
+    assert next(f.help for f in fields if f.name == "quantization") == "of the weights; one of awq, fp8"
+    texts = forms.texts(profile, fields)
+    assert forms.build(profile, fields, texts).profile == profile
+    edited = forms.build(profile, fields, {**texts, "cuda-graph-bs": "1 8 'a b'", "max-queued-requests": "9"}).profile
+    assert edited is not None
+    assert edited.flags == {**profile.flags, "cuda-graph-bs": [1, 8, "a b"], "max-queued-requests": 9}
+
+
+def test_controls_in_a_profile_are_symbols_and_stay_as_they_are_when_untouched() -> None:
+    odd = Profile("p", flags={"log-level": "a\x1b[31m"}, env={"A": "x\x1by"}, args=("--z", "\x07"))
+    fields = forms.fields(tuple(get("sglang").editor_flags()), odd)
+    texts = forms.texts(odd, fields)
+    assert "\x1b" not in "".join(texts.values()) and "\x07" not in "".join(texts.values())
+    assert forms.build(odd, fields, texts).profile == odd
+
+
+def test_an_edited_profile_keeps_one_suffix() -> None:
+    once = forms.renamed(Profile("p"), "shadow-small")
+    assert (once.name, once.extends) == ("shadow-small-edited", "shadow-small")
+    again = forms.renamed(once, once.name)
+    assert (again.name, again.extends) == ("shadow-small-edited", "shadow-small")
+    assert len(forms.renamed(Profile("p"), "x" * 64).name) == 64
 
 
 @given(name=st.text(max_size=70))

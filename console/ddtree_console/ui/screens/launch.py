@@ -9,7 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from ddtree_console.domain.build import FlagMark
+from ddtree_console.domain.build import Build, FlagMark
 from ddtree_console.domain.engines.base import FlagHelp
 from ddtree_console.domain.findings.apply import make
 from ddtree_console.domain.memory.types import Estimate
@@ -21,8 +21,9 @@ from ddtree_console.ui.paint import Piece, Row, heading, host_text, row, wrap
 from ddtree_console.ui.screens.launch_keys import LaunchKeys
 from ddtree_console.ui.views.diff import diff_rows
 from ddtree_console.ui.views.finding import applied_rows
-from ddtree_console.ui.views.flagmarks import sentence, short
+from ddtree_console.ui.views.flagmarks import absent, by_field, sentence, short
 from ddtree_console.ui.views.preflight import preflight_rows
+from ddtree_console.ui.widgets.addflag import AddFlag
 from ddtree_console.ui.widgets.field import FieldInput, FieldRow
 from ddtree_console.ui.widgets.memory_bar import MemoryBar
 from ddtree_console.ui.widgets.rows import Rows
@@ -40,9 +41,15 @@ class LaunchScreen(LaunchKeys):
 
     not_here = frozenset({"edit", "deploy", "check", "apply"})
     CSS_PATH = "launch.tcss"
+    _own: tuple[FlagHelp, ...] = ()
+    """the flags that the engine's own editor list names"""
     _fields: tuple[FlagHelp, ...] = ()
+    _offered_of: Build | None = None
+    """the build whose flags the form knows by now"""
     _note: tuple[str, str] = ("reading the profiles…", "dim")
     _due = 0
+    _added: tuple[str, ...] = ()
+    """names of flags that were added to the form by hand"""
 
     def body(self) -> Iterable[Widget]:
         """Form at the left; memory, checks and differences at the right; help below."""
@@ -116,11 +123,14 @@ class LaunchScreen(LaunchKeys):
         self.applied = make(base, self.remedy) if self.remedy is not None else None
         start = self.applied.profile if self.applied is not None else base
         build = self.preflight.build if self.preflight is not None else None
-        self._fields = forms.fields(tuple(get(base.engine).editor_flags()), start, build, tuple(base.flags))
+        self._own = tuple(get(base.engine).editor_flags())
+        self._added = ()
+        self._fields = forms.fields(self._own, start, build, tuple(base.flags))
         shown = forms.texts(start, self._fields)
         form = self.query_one("#form", VerticalScroll)
         await form.remove_children()
-        await form.mount_all([FieldRow(f, shown[f.name]) for f in self._fields if f.kind != "env"])
+        await form.mount_all([*(FieldRow(f, shown[f.name]) for f in self._fields if f.kind != "env"), AddFlag()])
+        self._offered_of = None
         self.query_one("#env", TextArea).text = shown[forms.ENV.name]
         # A remedy is there to be looked at and deployed: its second key must not land in a text field.
         if self.remedy is None and not isinstance(self.focused, (Input, TextArea)):
@@ -167,9 +177,15 @@ class LaunchScreen(LaunchKeys):
 
     def show_marks(self) -> None:
         """As LaunchKeys.show_marks."""
-        marks = {m.name: m for m in self.marks}
+        build, start = self.preflight.build if self.preflight is not None else None, self.start
+        if start is not None and build is not None and build is not self._offered_of:
+            self._know(build)
+        marks = by_field(self.marks, self.built().profile or start) if start is not None else {}
+        own = {f.name for f in self._own}
         for line in self.query(FieldRow):
-            line.mark(short(marks.get(line.field.name)))
+            mark = marks.get(line.field.name)
+            none = mark is None and line.field.name in own and absent(line.field.name, build)
+            line.mark(("absent", "dim") if none else short(mark))
         self._panes()
         self._show_help()
 
@@ -202,6 +218,9 @@ class LaunchScreen(LaunchKeys):
             text = f"{field.name}: {field.help}" + (f" ({bounds})" if bounds else "") + " · esc leaves the field"
             wrong = self.built().errors.get(field.name, "")
             about = sentence(self._mark_of(field.name))
+            build = self.preflight.build if self.preflight is not None else None
+            if not about[0] and field in self._own and absent(field.name, build):
+                about = ("this build has no such flag", "warn")
         pane = self.query_one("#help", Rows)
         wide = max(18, pane.size.width - 1)
         first = (f"✖ {wrong}", "bad") if wrong else about
@@ -210,7 +229,36 @@ class LaunchScreen(LaunchKeys):
         )
 
     def _mark_of(self, name: str) -> FlagMark | None:
-        return next((m for m in self.marks if m.name == name), None)
+        start = self.start
+        return by_field(self.marks, self.built().profile or start).get(name) if start is not None else None
+
+    def _know(self, build: Build) -> None:
+        """A build that was read: its flags complete names, and tell what the editor's own list does not."""
+        self._offered_of = build
+        for line in self.query(AddFlag):
+            line.offer(sorted(f.name for f in build.flags))
+        self._fields = self._all_fields()
+        known = {f.name: f for f in self._fields}
+        for row_ in self.query(FieldRow):
+            row_.take(known.get(row_.field.name, row_.field))
+
+    def _all_fields(self) -> tuple[FlagHelp, ...]:
+        build = self.preflight.build if self.preflight is not None else None
+        stored = tuple(self.base.flags) if self.base is not None else ()
+        return forms.fields(self._own, self.start, build, (*stored, *self._added))
+
+    @on(AddFlag.Added)
+    async def _add(self, event: AddFlag.Added) -> None:
+        """A row for a flag that has none; where it has one, that gets the focus."""
+        found = next((x for x in self.query(FieldInput) if x.field.name == event.name), None)
+        if found is None:
+            self._added = (*self._added, event.name)
+            self._fields = self._all_fields()
+            field = next(f for f in self._fields if f.name == event.name)
+            line = FieldRow(field, "on" if field.kind == "bool" else "")
+            await self.query_one("#form", VerticalScroll).mount(line, before=self.query_one(AddFlag))
+            found = line.query_one(FieldInput)
+        found.focus()
 
     def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
         """LAUNCH, the service and the profile."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtree_console.domain.build import FlagMark
+from ddtree_console.domain.build import Build, FlagMark
+from ddtree_console.domain.build import flag as flag_of
+from ddtree_console.domain.spec import Profile
 from ddtree_console.ui.paint import Piece, Row, host_text, row, width, wrap
 
 STATES = {
@@ -19,6 +21,33 @@ STATES = {
     "ok": ("✓", "ok", "good"),
 }
 BAD = frozenset(state for state, (_, _, style) in STATES.items() if style == "bad")
+
+
+ORDER = tuple(STATES)
+INTENT = {
+    "speculative": "speculative kind",
+    "speculative-algorithm": "speculative kind",
+    "speculative-draft-model-path": "speculative draft",
+    "speculative-draft-model": "speculative draft",
+    "speculative-ddtree-budget": "speculative budget",
+    "speculative-num-draft-tokens": "speculative budget",
+}
+"""field of the form that a flag comes from where the profile does not set it itself."""
+
+
+def by_field(marks: Sequence[FlagMark], profile: Profile) -> dict[str, FlagMark]:
+    """The worst mark of each field of the form."""
+    out: dict[str, FlagMark] = {}
+    for mark in marks:
+        field = mark.name if mark.name in profile.flags else INTENT.get(mark.name, mark.name)
+        old = out.get(field)
+        if old is None or _rank(mark) < _rank(old):
+            out[field] = mark
+    return out
+
+
+def _rank(mark: FlagMark) -> int:
+    return ORDER.index(mark.state) if mark.state in STATES else 0
 
 
 def _wanted(mark: FlagMark) -> str:
@@ -38,6 +67,11 @@ def short(mark: FlagMark | None) -> Piece:
     return f"{glyph} {word}" + (f": {rest}" if rest else ""), style
 
 
+def absent(name: str, build: Build | None) -> bool:
+    """Whether the build is known to have no such flag: said of a field that is not set."""
+    return build is not None and build.source == "ast" and bool(build.flags) and flag_of(build, name) is None
+
+
 def sentence(mark: FlagMark | None) -> Piece:
     """All that is known of it, for the help line."""
     if mark is None or (mark.state == "ok" and not mark.text):
@@ -50,9 +84,8 @@ def sentence(mark: FlagMark | None) -> Piece:
 
 def mark_rows(marks: Sequence[FlagMark], wide: int) -> list[Row]:
     """Every flag that this build does not take as it stands, worst first."""
-    order = list(STATES)
     shown = [m for m in marks if m.state != "ok" and m.state != "not-known"]
-    shown.sort(key=lambda m: order.index(m.state) if m.state in STATES else 0)
+    shown.sort(key=_rank)
     rows: list[Row] = []
     for mark in shown:
         glyph, word, style = STATES.get(mark.state, ("?", host_text(mark.state, 20), "dim"))

@@ -68,6 +68,10 @@ class FieldRow(Horizontal):
         yield FieldInput(self.field, self._value)
         yield Static("", classes="mark", markup=False)
 
+    def take(self, field: FlagHelp) -> None:
+        """The field as it is known by now."""
+        self.field = self.query_one(FieldInput).field = field
+
     def mark(self, piece: Piece) -> None:
         """Says what the build makes of it; the same again repaints nothing."""
         if piece == self._mark:
