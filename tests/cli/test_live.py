@@ -1,32 +1,33 @@
-"""Ending a command's tasks."""
+"""What a command takes from the user's config folder before it connects."""
 
 from __future__ import annotations
 
-import asyncio
+from pathlib import Path
 
 import pytest
 
 from ddtree_console.cli import live
 
+RULE = """family: ours
+rules:
+  - id: ours-ticket
+    slug: unknown
+    any: ["ticket 12"]
+    summary: "Known here: ticket 12."
+    cases: []
+"""
 
-async def test_a_task_that_loses_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "CANCEL_AGAIN", 0.01)
-    lost = 0
 
-    async def deaf() -> None:
-        nonlocal lost
-        while lost < 2:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                lost += 1
-        await asyncio.Event().wait()
-
-    async def fails() -> None:
-        raise ValueError("told elsewhere")
-
-    tasks = [asyncio.ensure_future(deaf()), asyncio.ensure_future(fails())]
-    await asyncio.sleep(0)
-    async with asyncio.timeout(5):
-        await live._end(*tasks)
-    assert (lost, tasks[0].cancelled()) == (2, True)
+def test_own_rules_that_cannot_be_used_are_named_and_stop_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert live.own_rules() == ([], [])
+    folder = tmp_path / "ddtree-console/rules"
+    folder.mkdir(parents=True)
+    (folder / "a.yaml").write_text(RULE)
+    (folder / "b.yaml").write_text("family: [")
+    rows, problems = live.own_rules()
+    assert [row["id"] for row in rows] == ["ours-ticket"]
+    assert len(problems) == 1
+    assert "b.yaml" in problems[0]

@@ -54,16 +54,24 @@ def build(fleet: Fleet, read_only: bool) -> LiveConsole:
     from ddtree_console.transport.opener import opener
 
     store = ProfileStore(Path(fleet.path).parent)
-    own = own_rules()
+    own, problems = own_rules()
+    fleet = replace(fleet, warnings=(*fleet.warnings, *problems))
     return LiveConsole(fleet, store, opener(fleet), launcher(load_rules), operator(), read_only=read_only, rules=own)
 
 
-def own_rules() -> list[dict[str, Any]]:
-    """The operator's own rules of findings, from `rules/` in the user's config folder; ConfigError names problems."""
+def own_rules() -> tuple[list[dict[str, Any]], list[str]]:
+    """The operator's own rules of findings, from `rules/` in the user's config folder, and what is wrong with others:
+    a rule that cannot be used is left out, since it may not stand in a rollback's way."""
     from ddtree_console.config import load, rules
 
     folder = load.places(None, {**os.environ, "DDTREE_FLEET": ""})[-1].parent / "rules"
-    return rules.load_rules(folder)[len(rules.load_rules()) :] if rules.files(folder) else []
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for path in rules.files(folder):
+        found, document = rules.check(path)
+        rows += found
+        problems += [str(problem) for problem in document.problems]
+    return rows, problems
 
 
 def only(fleet: Fleet, scope: str | None) -> Fleet:
