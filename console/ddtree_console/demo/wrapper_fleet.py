@@ -52,11 +52,11 @@ speculative: {{kind: linear}}
 """,
     "ddtree-wrapper": """\
 extends: linear-wrapper
-speculative: {{kind: ddtree, budget: 16}}
+speculative: {{kind: ddtree, budget: 24}}
 """,
     "shadow-wrapper": """\
 extends: linear-wrapper
-speculative: {{kind: ddtree, shadow: true, budget: 16}}
+speculative: {{kind: ddtree, shadow: true, budget: 24}}
 """,
     "too-long": """\
 extends: ddtree-wrapper

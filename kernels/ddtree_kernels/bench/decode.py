@@ -13,7 +13,7 @@ from ddtree_kernels.bench.decode_run import Tally, engine_of, side_by_side
 from ddtree_kernels.bench.decode_stages import WHOLE, stage_us
 from ddtree_kernels.decode.engine import Engine
 from ddtree_kernels.decode.round import STAGES
-from ddtree_kernels.decode.settings import Settings
+from ddtree_kernels.decode.settings import DEFAULT_BUDGET, Settings
 from ddtree_kernels.models import Pair, load_pair
 from ddtree_kernels.tiny.prompts import UNTRAINED, prompt_set
 
@@ -38,7 +38,7 @@ def ways(budgets: tuple[int, ...]) -> dict[str, Settings]:
     """What is compared, autoregressive first."""
     found = {"autoregressive": Settings("autoregressive"), "linear": Settings("linear")}
     found |= {f"ddtree {budget}": Settings("ddtree", budget) for budget in budgets}
-    found["shadow-linear"] = Settings("shadow-linear", 16)
+    found["shadow-linear"] = Settings("shadow-linear", DEFAULT_BUDGET)
     return found
 
 

@@ -35,7 +35,7 @@ def capture_error(what: str, error: BaseException) -> CaptureError:
 class Captured:
     """One captured round, and its output rows in two pinned buffers that take turns."""
 
-    def __init__(self, round_: Round, pool: tuple[int, int] | None = None) -> None:
+    def __init__(self, round_: Round) -> None:
         """Captures round_.run; the round is static and its place is set. Raises what torch raises."""
         self.round = round_
         self.graph = torch.cuda.CUDAGraph()
@@ -46,7 +46,7 @@ class Captured:
             for _ in range(WARM_UP):
                 round_.run()
         torch.cuda.current_stream().wait_stream(stream)
-        with torch.inference_mode(), torch.cuda.graph(self.graph, pool=pool):
+        with torch.inference_mode(), torch.cuda.graph(self.graph):
             round_.run()
         size = round_.output.numel()
         self._hosts = [torch.empty(size, dtype=torch.int64, pin_memory=True) for _ in range(2)]
