@@ -185,9 +185,9 @@ async def a_whole_service_in_three_seconds(story: Story, see: Screen) -> None:
 async def a_pool_that_is_too_small(story: Story, see: Screen) -> None:
     story.heavy(40)
     tight = story.profile({"mem-fraction-static": 0.8})
+    found = await see.console.preflight(see.key, tight)
     check = await refused(see, tight, "memory")
     assert "does not fit" in check.evidence
-    found = await see.console.preflight(see.key, tight)
     assert found.memory is not None
     assert found.memory.least is not None
     assert str(found.memory.least) in check.remedy, check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from ddtree_console.domain.build import Build, FlagMark
 from ddtree_console.domain.memory.types import Estimate, Term
 from ddtree_console.domain.spec import Profile, Speculative
-from ddtree_console.services import compare, verdicts
+from ddtree_console.services import builds, compare, preflight, verdicts
 from ddtree_console.services.console import LiveConsole
 from ddtree_console.services.plans import Operator
 from ddtree_console.services.preflight import ChecksFailed
@@ -259,3 +260,31 @@ async def test_a_whole_host_is_asked_in_one_question() -> None:
         "ok", "ok", "ok", "unknown",
     )  # fmt: skip
     assert len(called(host, "check")) == 1
+
+
+async def test_a_deployment_right_after_a_preflight_asks_only_what_changes_in_a_second() -> None:
+    host = answering(OK)
+    async with console(host) as one:
+        await one.preflight("h1/s1", "p1")
+        host.calls.clear()
+        await one.deploy("h1/s1", "p1")
+        assert [command for command, _ in host.calls] == ["check", "submit"]
+        host.calls.clear()
+        await one.deploy("h1/s1", replace(PROFILE, model="/models/other"))
+        assert {command for command, _ in host.calls} == {"check", "inspect", "model", "submit"}
+
+
+async def test_a_build_that_takes_too_long_leaves_the_checks_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(commands: Any, profile: Profile) -> Build:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(builds, "inspect", never)
+    monkeypatch.setattr(preflight, "GATE_S", 0.1)
+    host = answering(TAKEN)
+    async with console(host) as one:
+        with pytest.raises(ChecksFailed) as caught:
+            await one.deploy("h1/s1", "p1")
+        assert [c.name for c in caught.value.failed] == ["port"]
+        host.answers["check"] = lambda p: [OK]
+        assert (await one.deploy("h1/s1", "p1")).tx == "t1"

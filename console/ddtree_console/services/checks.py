@@ -14,6 +14,9 @@ from ddtree_console.services.commands import Commands
 from ddtree_console.services.errors import HostError
 from ddtree_console.services.wire import build, mapping
 
+SECONDS = 15.0
+"""longest that an answer is waited for; the host gives up on each part after three itself."""
+
 
 def own(host: HostSnapshot, error: HostError | None) -> list[Check]:
     """Connection, sudo, python and systemd as the link tells them."""
@@ -95,7 +98,7 @@ async def ask(commands: Commands, snapshot: HostSnapshot, slots: Sequence[Mappin
     found = own(snapshot, None)
     names = {"privileged", *(check.name for check in found)}
     try:
-        answers = await commands.lines("check", {"services": list(slots), "facts": True}, 60.0)
+        answers = await commands.lines("check", {"services": list(slots), "facts": True}, SECONDS)
     except HostError as failed:
         said = Check("host checks", "unknown", f"not known, because {failed.cause}", failed.next_step)
         return Told((*found, said))

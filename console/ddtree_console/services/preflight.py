@@ -20,8 +20,12 @@ from ddtree_console.services.api import Check, Preflight
 from ddtree_console.services.errors import HostError
 from ddtree_console.services.hostwatch import HostWatch
 
+LIMIT_S = 20.0
+"""longest that build and models are waited for: a build that has to be asked for its --help takes seconds."""
 GATE_S = 4.0
-"""longest that a deployment waits for its own; what is not known by then does not stand in its way."""
+"""the same for a deployment's own preflight; what is not known by then does not stand in its way."""
+FRESH_S = 60.0
+"""for so long a deployment takes build and models as a preflight read them; all else it asks again."""
 OWN = ("connection", "sudo")
 """checks of the console's own link: what they say, the submission itself says better."""
 T = TypeVar("T")
@@ -47,6 +51,10 @@ class _Known:
     """whose build it is"""
     facts: memory.Facts | None = None
     gpus: GpuReport = field(default_factory=GpuReport)
+    models: object = None
+    """which models' facts they are"""
+    at: float = float("-inf")
+    unknown: tuple[Check, ...] = ()
 
     def build_of(self, profile: Profile) -> Build:
         """The build where that profile starts the one that was looked at, else one of which nothing is known."""
@@ -61,6 +69,11 @@ def _interpreter(profile: Profile) -> object:
     return {key: asked.get(key) for key in ("engine", "python", "command", "workdir", "pythonpath")}
 
 
+def _models(profile: Profile, service: Service) -> object:
+    line = memory.line_of(profile, service)
+    return (line.model, line.draft) if line is not None else None
+
+
 class Preflights:
     """Of all slots of a console. clock: monotonic seconds."""
 
@@ -69,27 +82,39 @@ class Preflights:
         self._known: dict[str, _Known] = {}
 
     async def run(
-        self, watch: HostWatch, service: Service, profile: Profile, profiles: Mapping[str, Profile]
+        self,
+        watch: HostWatch,
+        service: Service,
+        profile: Profile,
+        profiles: Mapping[str, Profile],
+        limit: float = LIMIT_S,
+        fresh: float = 0.0,
     ) -> Preflight:
-        """All of it. Never raises for the host: a part that cannot be known says why and blocks nothing."""
+        """All of it. Never raises for the host: a part that cannot be known says why and blocks nothing.
+
+        limit: seconds for build and models. fresh: age in seconds up to which they need not be read again.
+        """
         began = self._clock()
         try:
             await watch.link.ready("check")
         except HostError as error:
             return Preflight(service.key, profile.name, tuple(checks.own(watch.snapshot(), error)))
-        reading = asyncio.ensure_future(self.read(watch, service, profile))
+        reading = asyncio.ensure_future(self.read(watch, service, profile, fresh))
         try:
             asked, failed = checks.slot(watch.host, service, self.fitted(service.key, profile), profiles)
             if failed is not None:
                 # Only the build can tell how it spells what is intended.
-                await asyncio.wait([reading])
+                await asyncio.wait([reading], timeout=limit)
                 asked, failed = checks.slot(watch.host, service, self.fitted(service.key, profile), profiles)
             found = await checks.ask(watch.commands, watch.snapshot(), [asked])
-            unknown = await reading
+            await asyncio.wait([reading], timeout=max(0.0, limit - (self._clock() - began)))
+            late = Check("build", "unknown", f"not known, because it was not read within {limit:g} s", "check again")
+            unknown = reading.result() if reading.done() else [late]
         finally:
             reading.cancel()
         here = [replace(c, name=c.name.removeprefix(f"{service.name}: ")) for c in found.checks]
-        known, (marks, estimate) = self._known[service.key], self.forecast(watch, service, profile, found.gpus)
+        known = self._known.setdefault(service.key, _Known())
+        marks, estimate = self.forecast(watch, service, profile, found.gpus)
         asked_for = any(c.name == "requirements" for c in here)
         judged = self.judged(service.key, marks, estimate, asked_for)
         more = [*([failed] if failed is not None else []), *unknown, *judged]
@@ -118,14 +143,23 @@ class Preflights:
             found += [replace(c, name=f"{one.name}: {c.name}") for c in said]
         return found
 
-    async def read(self, watch: HostWatch, service: Service, profile: Profile) -> list[Check]:
-        """Reads the slot's build and models, and keeps them; checks of what cannot be known."""
+    async def read(self, watch: HostWatch, service: Service, profile: Profile, fresh: float = 0.0) -> Sequence[Check]:
+        """Reads the slot's build and models, and keeps them; checks of what cannot be known.
+
+        fresh: what was read of that very interpreter and models up to so many seconds ago stands.
+        """
+        whose, which = _interpreter(profile), _models(profile, service)
+        known = self._known.get(service.key)
+        if known is not None and (known.asked, known.models) == (whose, which) and self._clock() - known.at < fresh:
+            return known.unknown
         (build, no_build), (facts, no_facts) = await asyncio.gather(
             told("build", builds.inspect(watch.commands, profile), Build()),
             told("memory", memory.facts(watch.commands, service, profile), None),
         )
-        self._known[service.key] = _Known(build, _interpreter(profile), facts)
-        return [c for c in (no_build, no_facts) if c is not None]
+        unknown = tuple(c for c in (no_build, no_facts) if c is not None)
+        gpus = known.gpus if known is not None else GpuReport()
+        self._known[service.key] = _Known(build, whose, facts, gpus, which, self._clock(), unknown)
+        return unknown
 
     def judged(
         self, key: str, marks: Sequence[FlagMark], estimate: Estimate | None, asked_for: bool = False
@@ -181,11 +215,7 @@ class Preflights:
 
         () also where the host cannot be checked: its own refusal comes with the plan.
         """
-        try:
-            async with asyncio.timeout(GATE_S):
-                found = await self.run(watch, service, profile, profiles)
-        except (TimeoutError, HostError):
-            return ()
+        found = await self.run(watch, service, profile, profiles, GATE_S, FRESH_S)
         return tuple(c for c in found.failed if c.name not in OWN)
 
 
