@@ -179,7 +179,6 @@ async def a_whole_service_in_three_seconds(story: Story, see: Screen) -> None:
     assert found.build.release == "0.5.12"
     assert "as ops" in checks["model"].evidence
     assert took < 3, found
-    print(f"TOOK {took:.2f} s")
 
 
 async def a_pool_that_is_too_small(story: Story, see: Screen) -> None:

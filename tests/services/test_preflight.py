@@ -270,6 +270,13 @@ async def test_a_deployment_right_after_a_preflight_asks_only_what_changes_in_a_
         await one.deploy("h1/s1", "p1")
         assert [command for command, _ in host.calls] == ["check", "submit"]
         host.calls.clear()
+        host.answers["check"] = lambda p: [TAKEN]
+        with pytest.raises(ChecksFailed):
+            await one.deploy("h1/s1", "p1")
+        # nothing is refused for what was so a minute ago
+        assert sorted(command for command, _ in host.calls) == ["check", "check", "inspect", "model"]
+        host.answers["check"] = lambda p: [OK]
+        host.calls.clear()
         await one.deploy("h1/s1", replace(PROFILE, model="/models/other"))
         assert {command for command, _ in host.calls} == {"check", "inspect", "model", "submit"}
 

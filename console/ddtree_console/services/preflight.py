@@ -215,8 +215,14 @@ class Preflights:
 
         () also where the host cannot be checked: its own refusal comes with the plan.
         """
+        began = self._clock()
         found = await self.run(watch, service, profile, profiles, GATE_S, FRESH_S)
-        return tuple(c for c in found.failed if c.name not in OWN)
+        refusing = tuple(c for c in found.failed if c.name not in OWN)
+        if refusing and self._known.get(service.key, _Known()).at < began:
+            # nothing is refused for what was so a minute ago
+            found = await self.run(watch, service, profile, profiles, GATE_S)
+            refusing = tuple(c for c in found.failed if c.name not in OWN)
+        return refusing
 
 
 async def told(name: str, work: Awaitable[T], otherwise: T) -> tuple[T, Check | None]:
