@@ -270,3 +270,16 @@ def test_memory_stays_bounded(rules: Rules) -> None:
     start = engine._start
     assert len(start.seen) <= 96 and len(start.counts) <= 100
     assert len(engine._traces._streams) <= 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeErrorRuntimeError: : CUDA error: invalid device ordinalCUDA error: invalid device ordinal",
+        "RuntimeError: RuntimeError: CUDA error: invalid device ordinalxCUDA error",
+        "ValueError: [2026-01-01 10:00:00 TP1] CUDA error: invalid device ordinal[2026-01-01 10:00:00 TP2] x",
+    ],
+)
+def test_two_ranks_within_one_line(rules: Rules, line: str) -> None:
+    engine = fed(rules, STAMP.format(" TP0") + SCHEDULER, FRAME, line, SIGQUIT)
+    assert verdict(engine).slug == "too-few-gpus"

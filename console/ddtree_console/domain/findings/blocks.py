@@ -95,6 +95,8 @@ class Tracebacks:
                 return "frame", stream.waiting[-1]
             if EXCEPTION.match(message) is not None:
                 block = self._of(stream, rank) if prefixed else stream.waiting.pop(0)
+                if not block.frames and stream.waiting:  # two ranks at once: the frames went to the newer one
+                    block.frames.extend(stream.waiting[-1].frames)
                 block.exception, stream.current = message, block
                 return "exception", block
             if not prefixed and set(message) <= _MARKS:

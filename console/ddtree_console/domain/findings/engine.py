@@ -20,6 +20,8 @@ from ddtree_console.domain.findings.types import Finding
 QUIET = ("Decode batch", "Prefill batch")
 KEPT_STARTS = 8
 _BAD = re.compile(r"\b(?:fatal|abort(?:ed)?|killed|denied|panic|exception|cannot|refused)\b")
+_MIXED = re.compile(r"Error[A-Z]\w{0,80}Error|Error: ?:|[a-z]Error: \w{1,80}Error: |\S\[20\d\d-")
+"""two ranks wrote into one line: words may be broken."""
 _MATCHED = frozenset(("exception", "message", "line", "systemd", "kernel"))
 
 
@@ -205,6 +207,8 @@ class Findings:
         start = self._start
         words = self._rules.words(low)
         found = self._rules.find(message, low, words) if words else []
+        if not found and low.count("rror") > 1 and _MIXED.search(message[:600]) is not None:
+            found = self._rules.search(message)
         kept = False
         phase = start.phases.now
         if found and found[0][0].role == "benign":

@@ -149,6 +149,12 @@ class Rules:
     def __len__(self) -> int:
         return len(self.rules)
 
+    def search(self, text: str) -> list[tuple[Rule, Mapping[str, str]]]:
+        """As find, where words may be broken: two ranks wrote into one line. Slow: every literal is looked for."""
+        low = text[:SPAN].lower()
+        words = [word for word, rows in self._index.items() if any(literal in low for literal, _ in rows)]
+        return self.find(text, low, words) if words else []
+
     def _order(self, i: int) -> tuple[bool, int]:
         return self.rules[i].role != "benign", i
 

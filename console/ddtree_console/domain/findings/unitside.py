@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 
 _UNIT = re.compile(
-    r"[\w@.\\:-]{1,200}\.service: |(?:Main|Control) process exited, code=|(?:Failed to start|Started) \S+\.service"
+    r"(?:/\S{1,200}/)?[\w@.\\:-]{1,200}\.service(?::\d+)?: |(?:Main|Control) process exited, code=|"
+    r"(?:Failed to start|Started) \S+\.service"
 )
 _EXIT = re.compile(r"code=(exited|killed|dumped),? status=(\d+)(?:/([\w-]+))?")
 _RESULT = re.compile(
