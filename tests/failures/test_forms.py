@@ -1,4 +1,4 @@
-"""The same failure in other clothes: prefixes on every line, two ranks at once, newest first, cut, repeated, coloured."""
+"""The same failure in other clothes: prefixes on every line, two ranks at once, newest first, cut, coloured."""
 
 from __future__ import annotations
 
