@@ -12,12 +12,12 @@ import pytest
 
 from ddtree_console.domain.events import Event
 from ddtree_console.domain.findings.apply import make
-from ddtree_console.domain.findings.types import Finding, Remedy, from_json
+from ddtree_console.domain.findings.types import Finding, from_json
 from ddtree_console.domain.service_state import service_state
 from ddtree_console.domain.spec import Fleet, Profile
 from ddtree_console.services.errors import HostError
 from ddtree_console.services.report import report
-from tests.contract.consoles import Screen, fleet_of, profile, screen
+from tests.contract.consoles import Screen, fleet_of, screen
 from tests.contract.real import RealHost
 
 KEY = "sk-0123456789abcdef0123"
@@ -56,12 +56,15 @@ async def attempt(see: Screen, wanted: Profile) -> tuple[list[Event], float | No
     return events, seen - written, finding
 
 
-def chosen(finding: Finding, story: bool) -> Remedy:
-    """The first remedy that edits the profile; `story`: where the capture crashes, the one that its operator took."""
-    ways = [remedy for remedy in finding.remedies if remedy.edits]
-    if story and finding.slug == "cuda-graph-capture-crash":
-        return next(way for way in ways if way.edits[0].name == "disable-cuda-graph")
-    return ways[0]
+OWN = {
+    "id": "our-shape",
+    "slug": "cuda-graph-capture-crash",
+    "any": ["'shape' object is not subscriptable"],
+    "strength": 99,
+    "summary": "Our own model code: see ticket 12.",
+    "remedies": [{"text": "Without it.", "edits": [{"target": "flag", "name": "disable-cuda-graph", "value": True}]}],
+}
+"""what the story's operator did about the second attempt, as a rule of his own"""
 
 
 async def frozen_and_thawed(see: Screen, host: RealHost) -> None:
@@ -82,8 +85,8 @@ async def frozen_and_thawed(see: Screen, host: RealHost) -> None:
 
 
 async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host: RealHost) -> None:
-    story = real_host.kind == "sandbox"  # and on the other always the first way out
-    async with screen(await story_fleet(real_host)) as see:
+    story = real_host.kind == "sandbox"  # and on the other what the builtin rules know
+    async with screen(await story_fleet(real_host), rules=[OWN] if story else ()) as see:
         await see.up()
         now, found, late, edited = see.console.fleet.profiles["shadow"], [], [], []
         for _ in range(4):
@@ -95,7 +98,9 @@ async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host:
             assert seconds is not None
             found.append((finding.slug, finding.phase))
             late.append(seconds)
-            now = make(now, chosen(finding, story)).profile
+            if finding.slug == OWN["slug"]:
+                assert (finding.rule == OWN["id"]) is story, "an operator's rule travels with the plan"
+            now = make(now, next(remedy for remedy in finding.remedies if remedy.edits)).profile
             assert not any(KEY in event.line() for event in events), "a secret never travels"
         assert events[-1].data["state"] == "committed", events[-1]
         assert found == [
@@ -124,21 +129,3 @@ async def test_three_attempts_three_findings_and_each_remedy_leads_on(real_host:
             assert wanted.replace("_", "\\_").replace(">", "\\>") in text or wanted in text, text
         with pytest.raises(HostError, match="no transaction"):
             await report(see.console, see.key, "20000101-000000-0000")
-
-
-async def test_an_operators_own_rule_travels_with_the_plan(real_host: RealHost) -> None:
-    fleet = await fleet_of(real_host)
-    python, replayer = fleet.profiles["quick"].command[0], fleet.profiles["quick"].command[2]
-    crash = profile(python, replayer, "graph-capture-crash", 200)
-    own = {
-        "id": "our-shape",
-        "slug": "cuda-graph-capture-crash",
-        "any": ["'shape' object is not subscriptable"],
-        "strength": 99,
-        "summary": "Our own model code: see ticket 12.",
-    }
-    async with screen(replace(fleet, profiles={crash.name: crash}), rules=[own]) as see:
-        await see.up()
-        _, _, finding = await attempt(see, crash)
-        assert finding is not None
-        assert (finding.rule, finding.summary) == ("our-shape", "Our own model code: see ticket 12.")
