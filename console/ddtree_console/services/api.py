@@ -98,7 +98,10 @@ class HistoryEntry:
     who: str
     reason: str
     changed: tuple[str, ...] = ()
+    """against the release that was committed."""
     raw: Mapping[str, Any] = field(default_factory=dict)
+    edited: tuple[str, ...] = ()
+    """against the attempt before."""
 
 
 @dataclass(frozen=True)

@@ -147,8 +147,7 @@ def _attempts(incident: Incident) -> Iterator[str]:
     yield ""
     rows = []
     for entry in incident.history:
-        edited = entry.raw.get("edited")
-        changed = edited if isinstance(edited, list) and edited else entry.changed
+        changed = entry.edited or entry.changed
         finding = from_json(entry.raw.get("finding"))
         why = finding.summary if finding is not None else entry.cause
         what = "; ".join(str(x) for x in changed)
