@@ -283,3 +283,12 @@ def test_memory_stays_bounded(rules: Rules) -> None:
 def test_two_ranks_within_one_line(rules: Rules, line: str) -> None:
     engine = fed(rules, STAMP.format(" TP0") + SCHEDULER, FRAME, line, SIGQUIT)
     assert verdict(engine).slug == "too-few-gpus"
+
+
+@pytest.mark.parametrize(("xid", "slug"), [(79, "driver-not-ready"), (31, "native-crash")])
+def test_a_lost_gpu_is_the_cause_and_a_programs_own_fault_is_not(rules: Rules, xid: int, slug: str) -> None:
+    engine = fed(rules, arguments())
+    engine.feed(f"NVRM: Xid (PCI:0000:41:00): {xid}, pid=4188, name=python3, Ch 00000008", source="kernel")
+    for line in (*scheduler("torch.AcceleratorError: CUDA error: an illegal memory access was encountered"), SIGQUIT):
+        engine.feed(line)
+    assert verdict(engine).slug == slug

@@ -68,9 +68,9 @@ def finding(start: Start, flags: Mapping[str, Any]) -> Finding | None:
     if start.phases.served or start.over or start.silent < bound:
         return None
     slug = hint.rule.slug if hint is not None and hint.rule is not None else _of(start, flags)
-    line = hint or None
-    evidence = [Evidence(line.line, line.text)] if line is not None else []
-    evidence.append(Evidence(start.last_line, start.last_text[:500]))
+    evidence = [Evidence(hint.line, hint.text)] if hint is not None else []
+    if hint is None or hint.line != start.last_line:
+        evidence.append(Evidence(start.last_line, start.last_text[:500]))
     return Finding(
         slug=slug,
         summary=_WORDS[slug].format(s=start.silent),
