@@ -170,6 +170,14 @@ def test_the_flag_edited_last_is_blamed(rules: Rules) -> None:
     assert found.blames == "mem-fraction-static"
 
 
+def test_an_edit_is_not_blamed_for_what_failed_before_it(rules: Rules) -> None:
+    tried = [Attempted({"mem-fraction-static": 0.1}, "kv-budget-too-small")]
+    engine = fed(
+        rules, arguments(mem_fraction_static=0.2), *scheduler(POOL), edited=("mem-fraction-static",), attempts=tried
+    )
+    assert verdict(engine).blames == ""
+
+
 def test_nine_kill_after_sigquit_is_not_the_oom_killer(rules: Rules) -> None:
     engine = fed(rules, arguments(), *scheduler("ValueError: something new"), SIGQUIT)
     engine.unit("failed", "failed", "signal", "killed", "9", 0, 12.0)

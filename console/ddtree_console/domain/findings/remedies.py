@@ -196,7 +196,9 @@ class Maker:
 
     def blamed(self, found: Finding, rule: Rule, groups: Mapping[str, str]) -> Finding:
         """Names the flag edited last, where it is what the cause is about."""
-        about = {*rule.about, groups.get("flag", "").lstrip("-")}
+        if self.attempts and self.attempts[-1].slug == found.slug:
+            return found  # it failed so before the edit
+        about = {*rule.about, *(groups.get(name, "").lstrip("-") for name in ("flag", "flag2", "flag3"))}
         about |= {edit.name for remedy in found.remedies for edit in remedy.edits if edit.target == "flag"}
         hit = next((name for name in self._edited if name in about), "")
         return replace(found, blames=hit) if hit else found
