@@ -137,7 +137,7 @@ BAD: list[tuple[str, Any]] = [
     ("/generate", {"input_ids": [-1]}), ("/generate", {"input_ids": [260]}), ("/generate", {"input_ids": [1.5]}),
     ("/generate", {"input_ids": [True]}), ("/generate", {"input_ids": [1 << 70]}),
     ("/generate", {"input_ids": [[1], [2]]}), ("/generate", {"input_ids": "abc"}),
-    ("/generate", {"text": "x" * 600}),
+    ("/generate", {"text": "x" * 600}), ("/generate", {"text": "x" * 100_000}),
     ("/generate", {"text": "x", "sampling_params": 3}), ("/generate", {"text": "x", "stream": "yes"}),
     ("/generate", {"text": "x", "sampling_params": {"temperature": -1}}),
     ("/generate", {"text": "x", "sampling_params": {"max_new_tokens": 0}}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -13,7 +16,12 @@ import pytest
 
 from ddtree_console.domain.engines.base import LogFact
 from ddtree_console.domain.engines.sglang_log import SglangReader
-from tests.serve.process import Process
+from ddtree_kernels.decode.worker import Worker
+from ddtree_kernels.serve import arguments, paths, port
+from ddtree_kernels.serve.load import load
+from ddtree_kernels.serve.run import Life
+from ddtree_kernels.serve.state import State
+from tests.serve.process import Process, free_port
 
 
 @pytest.fixture
@@ -71,17 +79,29 @@ def test_from_start_to_ready_to_its_end(pair_folder: Path, tmp_path: Path, manag
         server.end()
 
 
-def test_a_running_request_is_finished_when_it_is_asked_to_stop(pair_folder: Path, tmp_path: Path) -> None:
-    with Process(pair_folder, tmp_path / "log", "--mode", "linear") as server:
-        body = {"prompt": "Hi", "stream": True, "max_tokens": 60, "ignore_eos": True}
-        with server.http.stream("POST", "/v1/completions", json=body) as answer:
-            lines = answer.iter_lines()
-            next(lines)
-            server.process.terminate()
-            server.line("SIGTERM received")
-            with httpx.Client(trust_env=False) as other:
-                assert other.get(f"http://127.0.0.1:{server.port}/health").status_code == 503
-            rest = [line for line in lines if line]
+async def test_a_client_goes_away_and_a_running_request_is_finished_at_sigterm(pair_folder: Path) -> None:
+    """In this process: its own sockets and uvicorn, and SIGTERM as the loop hands it over."""
+    args = arguments.parse(["--model", str(pair_folder), "--port", str(free_port()), "--drain-seconds", "20"])
+    loaded = load(args, *paths.folders(args))
+    life = Life(State(args, loaded, Worker(loaded.engine)), port.reserve(args.host, args.port))
+    ended = asyncio.create_task(life.run())
+    body = {"prompt": "Hi", "stream": True, "max_tokens": 60, "ignore_eos": True}
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{args.port}", trust_env=False) as http:
+        await life.ready.wait()
+        async with http.stream("POST", "/v1/completions", json={**body, "max_tokens": 490}) as left:
+            await anext(left.aiter_lines())  # and is closed here: its client goes away
+        one = {"input_ids": [5], "sampling_params": {"max_new_tokens": 1}}
+        assert (await http.post("/generate", json=one)).status_code == 200  # its turn came when that one ended
+        assert life.state.worker.meter.generated < 480
+        assert life.state.totals["aborted"] == 1
+        async with http.stream("POST", "/v1/completions", json=body) as answer:
+            lines = answer.aiter_lines()
+            await anext(lines)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await life.asked.wait()
+            assert (await http.get("/health")).status_code == 503
+            assert (await http.post("/v1/completions", json=body)).status_code == 503
+            rest = [line async for line in lines if line]
         assert '"finish_reason": "length"' in rest[-2] and rest[-1] == "data: [DONE]"
-        assert server.process.wait(10) == 0
-        assert "cut off" not in server.text
+    assert await ended == 0
+    assert life.state.totals["aborted"] == 1

@@ -25,7 +25,7 @@ OPEN = ("/health", "/health_generate", "/metrics")
 HEALTH_SECONDS = 20.0
 """How long /health_generate waits for its token, as SGLang does."""
 
-Reader = Callable[[Mapping[str, Any], Any], Ask]
+Reader = Callable[[Mapping[str, Any], Any, int], Ask]
 
 
 class App:
@@ -131,11 +131,12 @@ class App:
         """A request that generates."""
         if self.state.refused:
             return failed(self.state.refused, 503)
-        tokenizer = self.state.loaded.engine.pair.tokenizer
+        engine = self.state.loaded.engine
+        tokenizer, context = engine.pair.tokenizer, engine.context
         try:
             body = await read_body(request)
             # a long text takes long to cut into tokens; others are answered meanwhile
-            ask = await asyncio.to_thread(lambda: reader(requests.parse_json(body), tokenizer))
+            ask = await asyncio.to_thread(lambda: reader(requests.parse_json(body), tokenizer, context))
         except RequestError as error:
             return failed(str(error), 400)
         except ClientDisconnect:

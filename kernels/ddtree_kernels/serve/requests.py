@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 << 20
 """of a body: a prompt of a million tokens, written as numbers, is no longer."""
+MOST_LETTERS = 64
+"""a token on average, far above what any text has."""
 _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "n": (1,), "best_of": (1,), "frequency_penalty": (0,), "presence_penalty": (0,), "repetition_penalty": (1,),
     "min_new_tokens": (0,), "min_tokens": (0,), "logprobs": (False, 0), "top_logprobs": (0,), "echo": (False,),
@@ -134,7 +136,9 @@ class _Fields:
         )
 
 
-def _encode(text: str, tokenizer: Tokenizer) -> tuple[int, ...]:
+def _encode(text: str, tokenizer: Tokenizer, context: int) -> tuple[int, ...]:
+    if len(text) > MOST_LETTERS * context:  # cutting it into tokens would take long, and only to refuse it
+        raise RequestError(f"the prompt has {len(text)} characters; the context length is {context} tokens")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -142,7 +146,7 @@ def _encode(text: str, tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text))
 
 
-def generate(raw: Mapping[str, Any], tokenizer: Tokenizer) -> Ask:
+def generate(raw: Mapping[str, Any], tokenizer: Tokenizer, context: int) -> Ask:
     """SGLang's /generate: text or input_ids, sampling_params. RequestError."""
     fields = _Fields(raw)
     given = raw.get("sampling_params")
@@ -155,18 +159,18 @@ def generate(raw: Mapping[str, Any], tokenizer: Tokenizer) -> Ask:
         raise RequestError("give either text or input_ids")
     if text is not None and not isinstance(text, str):
         raise RequestError("text must be one text: send one prompt a request")
-    prompt = ids if text is None else _encode(text, tokenizer)
+    prompt = ids if text is None else _encode(text, tokenizer, context)
     return Ask("generate", prompt, sampling, fields.truth("stream"), extra={"rid": fields.raw.get("rid")})
 
 
-def completion(raw: Mapping[str, Any], tokenizer: Tokenizer) -> Ask:
+def completion(raw: Mapping[str, Any], tokenizer: Tokenizer, context: int) -> Ask:
     """OpenAI's /v1/completions; model may be left out. RequestError."""
     fields = _Fields(raw)
     prompt = raw.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        ids = _encode(prompt, tokenizer)
+        ids = _encode(prompt, tokenizer, context)
     elif isinstance(prompt, list):
         ids = fields.tokens("prompt")
     else:
@@ -174,7 +178,7 @@ def completion(raw: Mapping[str, Any], tokenizer: Tokenizer) -> Ask:
     return _openai("completion", fields, ids, fields.count("max_tokens", 16, 1))
 
 
-def chat(raw: Mapping[str, Any], tokenizer: Tokenizer) -> Ask:
+def chat(raw: Mapping[str, Any], tokenizer: Tokenizer, context: int) -> Ask:
     """OpenAI's /v1/chat/completions; model may be left out. RequestError."""
     fields = _Fields(raw)
     messages = raw.get("messages")
@@ -182,7 +186,7 @@ def chat(raw: Mapping[str, Any], tokenizer: Tokenizer) -> Ask:
         raise RequestError("messages must be a list of at least one message")
     turns = [_message(message) for message in messages]
     most = fields.count("max_completion_tokens", fields.count("max_tokens", None, 1), 1)
-    return _openai("chat", fields, _encode(tokenizer.chat(turns), tokenizer), most)
+    return _openai("chat", fields, _encode(tokenizer.chat(turns), tokenizer, context), most)
 
 
 def _message(message: Any) -> dict[str, str]:

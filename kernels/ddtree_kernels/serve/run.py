@@ -52,14 +52,18 @@ def serve(args: argparse.Namespace, loaded: Loaded, bound: socket.socket) -> int
     drafted = engine.round.nodes - 1 if loaded.settings.drafts else 0
     meter = Meter(say, interval=args.decode_log_interval, drafted=drafted, graphs=not loaded.graphs)
     worker = Worker(engine, most_waiting=args.max_queued_requests, meter=meter, seed=args.random_seed)
-    return asyncio.run(_Life(State(args, loaded, worker), bound).run())
+    return asyncio.run(Life(State(args, loaded, worker), bound).run())
 
 
-class _Life:
+class Life:
+    """From a loaded decoder and a bound socket to the end."""
+
     def __init__(self, state: State, bound: socket.socket) -> None:
+        """Nothing happens yet."""
         self.state, self.bound = state, bound
         self.app = App(state)
-        self.asked = asyncio.Event()
+        self.ready, self.asked = asyncio.Event(), asyncio.Event()
+        """Warm; asked to stop."""
         config = uvicorn.Config(
             self.app.starlette(), log_level="info", lifespan="off", access_log=True, server_header=False,
             timeout_graceful_shutdown=max(1, round(state.args.drain_seconds)), timeout_keep_alive=5,
@@ -86,6 +90,8 @@ class _Life:
         await self._end(serving)
         for task in (warming, asked):
             task.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
         return 0 if good else 1
 
     async def _warm_up(self) -> bool:
@@ -102,6 +108,7 @@ class _Life:
         self.state.warmed = True
         say("The server is fired up and ready to roll!")
         notify("READY=1\nSTATUS=serving")
+        self.ready.set()
 
     def _stop(self, number: int) -> None:
         if self.asked.is_set():
