@@ -21,6 +21,8 @@ from ddtree_console.cli import live
 from ddtree_console.demo.serve import running_demo
 from ddtree_console.domain.snapshot import FleetSnapshot, ServiceSnapshot
 from ddtree_console.ui.app import ConsoleApp
+from ddtree_console.ui.screens.confirm import ConfirmScreen
+from ddtree_console.ui.screens.launch import LaunchScreen
 
 SIZE = (132, 32)
 SPEED = 4.0
@@ -100,6 +102,18 @@ class Story:
         lines = attempt.phases if attempt is not None else ()
         return any(x.name == phase and x.done and x.total and x.done / x.total >= part for x in lines)
 
+    async def checked(self) -> None:
+        """Waits until the screen's checks of the host are done."""
+        end = time.monotonic() + WAIT
+        screen = self.app.screen
+        while (isinstance(screen, ConfirmScreen) and screen.checking) or (
+            isinstance(screen, LaunchScreen) and screen.preflight is None
+        ):
+            if time.monotonic() > end:
+                raise SystemExit("the checks never ended")
+            await self.pilot.pause(0.02)
+        await self.pilot.pause(1.0)
+
     async def picture(self, name: str) -> None:
         """Writes NAME.png."""
         await self.pilot.pause()
@@ -118,7 +132,7 @@ class Story:
         )
         await self.choose(QWEN)
         await press("d")
-        await self.pilot.pause(1.0)
+        await self.checked()
         await press("enter")
         await self.until("the going back", lambda s: self.attempts(QWEN) > 1)
         await self.picture("going-back")
@@ -126,11 +140,15 @@ class Story:
         await self.until("the end of the first deployment", lambda s: self.ended(QWEN))
         await self.choose(QWEN)
         await press("x")
+        await self.pilot.pause(1.0)
         await self.picture("why")
-        await press("q")
+        await press("a")
+        await self.checked()
+        await self.picture("remedy")
+        await press("q", "q")
         await self.choose(DFLASH)
         await press("d")
-        await self.pilot.pause(1.0)
+        await self.checked()
         await press("enter")
         await self.until("half of the graphs", lambda s: self.draws(DFLASH, "graphs", 0.4))
         await self.picture("deploy")
@@ -146,7 +164,7 @@ class Story:
         await press("q")
         await self.choose(QWEN)
         await press("e")
-        await self.pilot.pause(1.0)
+        await self.checked()
         field = self.app.screen.focused
         await press("ctrl+u", *"0.95")
         await self.pilot.pause(1.5)

@@ -49,7 +49,7 @@ class ConfirmScreen(ConsoleScreen):
     ) -> None:
         super().__init__(key)
         self._preflight = preflight
-        self._checking = self._pending = False
+        self.checking = self._pending = False
         self._unchecked = ""
         self._edited = edited
         self._profile = profile
@@ -78,7 +78,7 @@ class ConfirmScreen(ConsoleScreen):
     def _ask(self, check: bool = True) -> None:
         self._preview = None
         if check:
-            self._preflight, self._checking, self._unchecked = None, True, ""
+            self._preflight, self.checking, self._unchecked = None, True, ""
             self.run_worker(self._check(), exit_on_error=False, exclusive=True, group="preflight")
         self._note = ("asking the host…", "dim")
         self.run_worker(self._load(), exit_on_error=False, exclusive=True, group="preview")
@@ -99,7 +99,7 @@ class ConfirmScreen(ConsoleScreen):
             self._preflight = await self.console_app.need_services().preflight(self.key, what)
         except (HostError, ValueError) as error:
             self._unchecked = str(error) or type(error).__name__
-        self._checking = False
+        self.checking = False
         self.redraw()
         if self._pending and self.is_current:
             self._pending = False
@@ -131,7 +131,7 @@ class ConfirmScreen(ConsoleScreen):
         head.show(rows)
         body = max(18, pane.size.width - 1)
         notes = wrap(host_text(self._note[0]), body, "  ", self._note[1]) if self._note[0] else []
-        checks = gate_rows(self._preflight, body, self._force, running=self._checking, problem=self._unchecked)
+        checks = gate_rows(self._preflight, body, self._force, running=self.checking, problem=self._unchecked)
         shown = confirm_rows(self._preview, body, self._force, checks) if self._preview is not None else checks
         pane.show([*notes, *shown])
 
@@ -190,7 +190,7 @@ class ConfirmScreen(ConsoleScreen):
 
     def action_send_deploy(self) -> None:
         """Enter."""
-        if self._checking and self._preview is not None and not self._refusal():
+        if self.checking and self._preview is not None and not self._refusal():
             self._pending = True
             self._note = ("deploys as soon as the checks pass; esc leaves", "work")
             self.redraw()

@@ -10,7 +10,7 @@ from ddtree_console.domain.service_state import DEGRADED, FAILED, LOST, MOVING, 
 from ddtree_console.domain.snapshot import FleetSnapshot, Gpu, HostSnapshot, ServiceSnapshot
 from ddtree_console.domain.spec import Fleet
 from ddtree_console.ui.paint import Piece, Row, bar, columns, fit, gib, host_text, whole_gib
-from ddtree_console.ui.views.finding import finding_of, release_of
+from ddtree_console.ui.views.finding import failed_attempt, finding_of, release_of
 
 NAME = 80
 """characters of a name that a row may need"""
@@ -33,9 +33,14 @@ class Item:
     @property
     def about(self) -> str:
         """What its state is about: the finding's sentence where there is one that explains it."""
-        found = finding_of(self.service)
-        explains = found is not None and (self.service.finding is not None or self.state.rank == FAILED)
-        return found.summary if found is not None and explains and found.summary else self.state.detail
+        detail, found = self.state.detail, finding_of(self.service)
+        if found is None or not found.summary:
+            return detail
+        attempt = failed_attempt(self.service.tx)
+        cause = attempt.verdict.cause if attempt is not None and attempt.verdict is not None else ""
+        if self.service.finding is None and cause and cause in detail:
+            return detail.replace(cause, found.summary)  # `went back: ` stays before it
+        return found.summary if self.service.finding is not None or self.state.rank == FAILED else detail
 
     @property
     def release(self) -> str:
@@ -174,7 +179,7 @@ def detail(item: Item | None, now: float) -> Piece:
     text, found = item.about, finding_of(item.service)
     parts = [f"{item.service.key}: {host_text(text)}"] if text else []
     if found is not None:
-        if found.summary != text:  # it serves again, and the last trial still has its reason
+        if found.summary not in text:  # it serves again, and the last trial still has its reason
             parts.append(f"{host_text(release_of(item.service), 40)}: {host_text(found.summary)}")
         parts.append("x why, a applies" if found.remedies and found.remedies[0].edits else "x why")
     if item.service.lock:

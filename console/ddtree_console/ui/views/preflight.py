@@ -11,6 +11,8 @@ from ddtree_console.ui.views.checks import check_rows, counts, short_name, worst
 from ddtree_console.ui.views.flagmarks import mark_rows
 
 FIRST = ("torch", "triton", "sglang-kernel", "sgl-kernel", "flashinfer-python", "flashinfer", "transformers")
+OF_MARKS = ("flags", "graphs")
+"""checks that say what the marks of the flags say"""
 SOURCES = {"ast": "flags read from its source", "help": "flags read from --help", "none": "flags not known"}
 
 
@@ -63,8 +65,10 @@ def preflight_rows(
     for text in build.problems:
         if not any(text in evidence for evidence in said):
             rows += wrap("? " + host_text(text), wide - 3, " ", "dim")
-    rows += mark_rows(marks, wide)
-    return rows + check_rows(worst_first(preflight.checks), wide, preflight.key.partition("/")[2])
+    told = mark_rows(marks, wide)
+    # The marks are of what is in the form now; the checks of the same name are of what was there when they ran.
+    checks = [c for c in preflight.checks if not (told and c.name in OF_MARKS)]
+    return rows + told + check_rows(worst_first(checks), wide, preflight.key.partition("/")[2])
 
 
 def gate_rows(preflight: Preflight | None, wide: int, forced: bool, *, running: bool, problem: str = "") -> list[Row]:
