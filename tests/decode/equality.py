@@ -29,7 +29,7 @@ MODES: Mapping[str, Settings] = {
     "spine": Settings("ddtree", 24, spine=True, draft_temperature=1.5),
     "shadow-linear": Settings("shadow-linear", 16),
 }
-BOUND = {torch.float64: 0.0, torch.float32: 1e-3, torch.bfloat16: 0.5}
+BOUND = {torch.float64: 0.0, torch.float32: 1e-3, torch.bfloat16: 0.25}
 """The widest margin of the two best logits at which an answer may differ."""
 
 

@@ -23,13 +23,13 @@ PROFILE = """\
 engine: wrapper
 python: {python}
 env: {{PYTHONPATH: "{path}"}}
-model: {model}/target
+model: {model}
 flags: {{device: cpu, mem-fraction-static: 0.05, max-total-tokens: 2048, drain-seconds: 1}}
 speculative: {intent}
 """
 INTENTS = {
-    "way": "{kind: linear, draft: /models/pair/draft}",
-    "quick": "{kind: ddtree, budget: 8, draft: /models/pair/draft}",
+    "way": "{kind: linear}",
+    "quick": "{kind: ddtree, budget: 8}",
     "broken": "{kind: ddtree, draft: /models/no-such-draft}",
 }
 
@@ -54,7 +54,7 @@ def place(hosts: Hosts, tmp_path: Path, pair_folder: Path) -> Place:
         host.write(f"{MODEL}/{file.relative_to(pair_folder)}", file.read_bytes())
     place = Place(tmp_path / "ann", host).make()
     for name, intent in INTENTS.items():
-        text = PROFILE.format(python=python, path=path, model=MODEL, intent=intent)
+        text = PROFILE.format(python=python, path=path, model="tiny" if name == "way" else MODEL, intent=intent)
         (place.folder / f"{name}.yaml").write_text(text)
     return place
 

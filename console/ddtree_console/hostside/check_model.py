@@ -15,6 +15,8 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "t
 NO_TOKENIZER = "skip-tokenizer-init"
 _SHARED = ("DFLASH", "DDTREE")
 MOST_FILES = 2000
+WRAPPER, SHIPPED = "ddtree_kernels", "tiny"
+"""The wrapper's package, and its word for the pair that comes with it."""
 
 
 def blocked(path: Path) -> str:
@@ -91,6 +93,8 @@ def weights(folder: Path) -> str:
 def place(text: str, about: Target, env: Mapping[str, str]) -> tuple[Path | None, str]:
     """(folder, '') of a model as the server would find it; (None, why) where it is not on this host."""
     path = Path(about.workdir, text)
+    if about.package == WRAPPER and (path / "target/config.json").exists():
+        return path / "target", ""  # a pair in one folder
     if text.startswith(("/", "./", "../", "~")) or path.exists():
         return path, ""
     if text.count("/") != 1:
@@ -103,6 +107,8 @@ def one(
     what: str, text: str, about: Target, env: Mapping[str, str], dummy: bool
 ) -> tuple[Finding, dict[str, Any] | None]:
     """(finding, config) of a model; None where there is none. dummy: the weights are not read at all."""
+    if about.package == WRAPPER and text == SHIPPED:
+        return Finding(what, "ok", f"the pair that comes with {WRAPPER}"), None
     folder, why = place(text, about, env)
     who = about.user or "root"
     if folder is None:
