@@ -126,6 +126,18 @@ def test_a_request_that_breaks_is_told_and_the_next_one_served(worker: Worker, m
     assert fine.end()["type"] == "length"
 
 
+def test_one_whose_listener_breaks_does_not_stop_the_others(worker: Worker) -> None:
+    broken, fine = Asked(worker, 50), Asked(worker)
+
+    def give(part: Part) -> None:
+        raise ValueError("cannot take it")
+
+    broken.job.give = give
+    worker.start()
+    assert fine.end()["type"] == "length"
+    assert broken.job.tokens < 50 and broken.job.ended is not None
+
+
 def test_after_a_cuda_error_everything_waiting_is_told_and_nothing_taken(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,11 +101,11 @@ class Worker:
                 job = self._running = self._waiting.popleft()
                 self._seed += 1
             try:
-                end = self._decode(job)
+                end, text = self._decode(job)
             except Exception as error:  # whatever a request brings about, it gets its end and the next one its turn
-                end = abort(f"decoding failed: {type(error).__name__}: {_line(error)}")
+                end, text = abort(f"decoding failed: {type(error).__name__}: {_line(error)}"), ""
                 self._note(error)
-            self._end(job, end)
+            self._end(job, end, text)
             with self._change:
                 self._running = None
                 self._change.notify_all()
@@ -120,7 +120,8 @@ class Worker:
         for job in left:
             self._end(job, abort(f"decoding has failed: {self.fault}"))
 
-    def _decode(self, job: Job) -> dict[str, object]:
+    def _decode(self, job: Job) -> tuple[dict[str, object], str]:
+        """Its end, and the text that goes with it."""
         sampling = job.sampling
         job.started = time.monotonic()
         self.meter.idle()
@@ -132,14 +133,14 @@ class Worker:
             for new in steps:
                 self.progressed = time.monotonic()
                 if job.cancelled:
-                    return abort(job.cancelled)
+                    return abort(job.cancelled), ""
                 end = self._take(job, new, stops)
                 self._count(job.counts, before, len(new))
                 if end is not None:
-                    return end
+                    return end, ""
         finally:
             steps.close()
-        return job.full()
+        return job.full(), job.text.finish()
 
     def _take(self, job: Job, new: list[int], stops: frozenset[int]) -> dict[str, object] | None:
         """Gives out the new tokens up to an end."""
@@ -163,16 +164,15 @@ class Worker:
             setattr(before, name, getattr(now, name))
         self.meter.step(tokens, total, running=self.running, waiting=self.waiting)
 
-    def _end(self, job: Job, end: dict[str, object]) -> None:
+    def _end(self, job: Job, end: dict[str, object], text: str = "") -> None:
         job.ended = time.monotonic()
-        text = job.text.finish() if end["type"] == "length" else ""
         self._give(job, Part((), text, end))
 
     @staticmethod
     def _give(job: Job, part: Part) -> None:
         try:
             job.give(part)
-        except RuntimeError:  # its event loop is gone, nobody listens any more
+        except Exception:  # its event loop is gone, or it cannot take it: nobody listens, and the others go on
             job.cancelled = CANCELLED
 
 
