@@ -10,7 +10,7 @@ from ddtree_console.domain.build import FlagMark
 from ddtree_console.domain.spec import Profile
 from ddtree_console.services.api import Check
 from ddtree_console.ui.paint import Row
-from ddtree_console.ui.views import attempts, checks, deploy, finding, flagmarks, fleet, host, preflight
+from ddtree_console.ui.views import attempts, checks, deploy, finding, flagmarks, fleet, history, host, preflight
 from tests.ui import canned, known
 
 NOW = canned.NOW
@@ -56,6 +56,13 @@ def test_the_story_is_one_table_from_the_last_start_that_held() -> None:
         "ptxas refuses Triton's kernel",
     ):
         assert word in shown, word
+
+
+def test_an_attempt_shows_what_was_edited_since_the_one_before() -> None:
+    edited = replace(known.STORY[0], edited=("flag disable-cuda-graph unset -> true",), changed=("flag x 1 -> 2",))
+    assert attempts.changed(edited) == "disable-cuda-graph unset -> true"
+    shown = text(history.detail_rows(edited, 80))
+    assert "against the attempt before" in shown and "against what was committed" in shown and "flag x 1 -> 2" in shown
 
 
 def test_the_running_attempt_ends_the_table() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from ddtree_console.domain.drift import signature
 from ddtree_console.domain.spec import Profile
 from ddtree_console.services.errors import HostError
 from ddtree_console.ui.screens.confirm import ConfirmScreen
@@ -194,6 +195,24 @@ async def test_drift_is_accepted_by_asking_twice() -> None:
         assert asked(double, "accept drift") == [("accept drift", "ct200/sglang-dflash")]
         await press(pilot, "j")
         assert "accept ≠" not in screen_text(app)  # the other service has none
+
+
+async def test_accepted_drift_stays_in_sight_without_its_key_until_it_changes() -> None:
+    double = DoubleConsole(known.snapshots()["ailing"])
+    host = double.now.hosts[0]
+    drifted = host.services[0]
+    release = replace(drifted.release, accepted_drift=signature(drifted.drift))
+    taken = replace(drifted, release=release)
+    double.now = canned.fleet(replace(host, services=(taken, host.services[1])))
+    app = make(double)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "g", "enter")
+        text = screen_text(app)
+        assert "accepted until they change" in text and "accept ≠" not in text and "ready ≠" not in text
+        changed = replace(taken, drift=(replace(drifted.drift[0], effective="8"), *drifted.drift[1:]))
+        double.push(canned.fleet(replace(host, services=(changed, host.services[1]))))
+        await press(pilot)
+        assert "accept ≠" in screen_text(app) and "ready ≠" in screen_text(app)
 
 
 async def test_drift_cannot_be_accepted_read_only() -> None:

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
+from ddtree_console.domain.drift import accepted
 from ddtree_console.domain.snapshot import FleetSnapshot, HostSnapshot, ServiceSnapshot
 from ddtree_console.services.errors import HostError
 from ddtree_console.ui.paint import Piece, heading, row
@@ -32,6 +33,9 @@ class HostScreen(ConsoleScreen):
         Binding("f", "follow", "follow", id="follow", tooltip="follow the journal"),
         Binding("A", "accept_drift", "accept ≠", id="accept_drift", tooltip="take the drift as known until it changes"),
     ]
+
+    _taken: tuple[str, bool] = ("", False)
+    """of the chosen service: whether its drift is accepted"""
 
     def body(self) -> Iterable[Widget]:
         """Services, panels, journal."""
@@ -109,7 +113,11 @@ class HostScreen(ConsoleScreen):
         """What is wrong with it, in panes that are there only then."""
         found, drift = self.query_one("#finding", Rows), self.query_one("#drift", Rows)
         found.show(view.finding_rows(service, max(18, found.size.width - 1)))
-        drift.show(view.drift_rows(service.drift, max(30, drift.size.width - 1), self.console_app.read_only))
+        taken = accepted(service.drift, service.release.accepted_drift)
+        drift.show(view.drift_rows(service.drift, max(30, drift.size.width - 1), self.console_app.read_only, taken))
+        if (service.key, taken) != self._taken:
+            self._taken = (service.key, taken)
+            self.refresh_bindings()
         found.display, drift.display = bool(found.shown), bool(service.drift)
 
     def _chosen_service(self) -> ServiceSnapshot | None:
@@ -119,7 +127,7 @@ class HostScreen(ConsoleScreen):
         """Drift can be accepted only where there is some."""
         if action == "accept_drift":
             service = self._chosen_service()
-            if service is None or not service.drift:
+            if service is None or not service.drift or accepted(service.drift, service.release.accepted_drift):
                 return False
         return super().check_action(action, parameters)
 

@@ -40,9 +40,10 @@ def got_to(entry: HistoryEntry) -> str:
 
 
 def changed(entry: HistoryEntry) -> str:
-    """What changed against the attempt before."""
-    if entry.changed:
-        return host_text("; ".join(c.removeprefix("flag ") for c in entry.changed))
+    """What was edited against the attempt before, else what differs from the committed release."""
+    found = entry.edited or entry.changed
+    if found:
+        return host_text("; ".join(c.removeprefix("flag ") for c in found))
     return "rolled back" if entry.what == "rollback" else "–"
 
 
@@ -101,6 +102,6 @@ def _narrow(entry: HistoryEntry, wide: int) -> list[Row]:
     glyph, words, style = OUTCOMES.get(entry.outcome, ("?", host_text(entry.outcome, 40), "warn"))
     head = f"{host_text(entry.target, 40)}  got to {got_to(entry)}"
     rows = [row((f" {glyph} ", style), (fit(head, max(8, wide - 4)).rstrip(), "bold"))]
-    if entry.changed:
+    if entry.edited or entry.changed:
         rows += wrap(changed(entry), wide - 1, "   ", "dim")[:2]
     return rows + wrap(why(entry) or words, wide - 1, "   ")[:2]

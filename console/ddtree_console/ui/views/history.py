@@ -60,8 +60,13 @@ def detail_rows(entry: HistoryEntry | None, wide: int) -> list[Row]:
     rows.append(row(("  by   ", "dim"), host_text(entry.who or "–", 200)))
     if entry.reason:
         rows += wrap(host_text(f"reason: {entry.reason}"), wide - 1, "  ")
+    if entry.edited and entry.edited != entry.changed:
+        rows.append(row(("  against the attempt before", "dim")))
+        rows += [r for line in entry.edited for r in wrap(host_text(line), wide - 3, "    ")]
+        if entry.changed:
+            rows.append(row(("  against what was committed", "dim")))
     for line in entry.changed:
         rows += wrap(host_text(line), wide - 3, "    ")
-    if not entry.changed:
+    if not entry.changed and not entry.edited:
         rows.append(row(("  no change of profile recorded", "dim")))
     return rows

@@ -146,12 +146,14 @@ def http_rows(service: ServiceSnapshot, slot: Service | None, age: float | None,
     return out
 
 
-def drift_rows(drift: Sequence[Drift], wide: int, read_only: bool) -> list[Row]:
-    """What was asked and what the server has instead; nothing where both are the same."""
+def drift_rows(drift: Sequence[Drift], wide: int, read_only: bool, taken: bool = False) -> list[Row]:
+    """What was asked and what the server has instead; nothing where both are the same. taken: accepted by someone."""
     if not drift:
         return []
-    keys = "as the server says" if read_only else "A accepts them until they change"
-    out = [heading("≠ DRIFT", keys, wide, "warn")]
+    keys = (
+        "accepted until they change" if taken else "as the server says" if read_only else "A accepts until they change"
+    )
+    out = [heading("≠ DRIFT", keys, wide, "dim" if taken else "warn")]
     name = min(34, max(4, *(len(d.flag) for d in drift)))
     size = max(8, min(16, (wide - name - 6) // 2))
     sizes = (name, size, size)
@@ -160,7 +162,7 @@ def drift_rows(drift: Sequence[Drift], wide: int, read_only: bool) -> list[Row]:
         cells = [
             (host_text(d.flag, 80), "bad" if d.must else ""),
             (host_text(d.asked, 80), ""),
-            (host_text(d.effective, 80), "warn"),
+            (host_text(d.effective, 80), "" if taken else "warn"),
         ]
         out.append(((" " * 2, ""), *columns(sizes, cells)))
         why = host_text(d.why) + (" · the profile says must" if d.must else "")
