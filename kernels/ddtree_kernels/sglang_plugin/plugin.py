@@ -128,7 +128,7 @@ def model_of(args: Any) -> validate.Model:
 
 def draft_of(args: Any) -> tuple[Any, dict[str, Any]]:
     """(the draft's config as this release loads it, its config.json as it is); ({}, {}) where it cannot be read."""
-    from sglang.srt.utils.hf_transformers_utils import get_config
+    from sglang.srt.utils.hf_transformers.config import get_config
 
     path = args.speculative_draft_model_path
     try:

@@ -89,8 +89,8 @@ _0_5_12 = Release(
         Call("sglang.srt.model_executor.cuda_graph_runner:CudaGraphRunner.can_run", _words("self forward_batch")),
         Call("sglang.srt.layers.attention.triton_backend:TritonAttnBackend.init_cuda_graph_state",
              _words("self max_bs max_num_tokens kv_indices_buf cuda_graph_num_kv_splits_buf")),
-        Call("sglang.srt.utils.hf_transformers_utils:get_config",
-             _words("model trust_remote_code revision model_override_args kwargs")),
+        Call("sglang.srt.utils.hf_transformers.config:get_config",
+             _words("model trust_remote_code revision model_override_args model_config_parser kwargs")),
     ),
     fields=(
         Fields(f"{INFO}:DFlashVerifyInput",
@@ -118,7 +118,9 @@ _0_5_12 = Release(
         Fields("sglang.srt.model_executor.cuda_graph_runner:CudaGraphRunner", _words("num_tokens_per_bs max_bs")),
         Fields("sglang.srt.model_executor.model_runner:ModelRunner",
                _words("graph_runner attn_backend sliding_window_size use_mla_backend dflash_target_layer_ids "
-                      "token_to_kv_pool req_to_token_pool token_to_kv_pool_allocator model_config")),
+                      "req_to_token_pool token_to_kv_pool_allocator model_config")),
+        Fields("sglang.srt.model_executor.model_runner_kv_cache_mixin:ModelRunnerKVCacheMixin",
+               _words("token_to_kv_pool")),
         Fields("sglang.srt.server_args:ServerArgs",
                _words("page_size tp_size dp_size pp_size ep_size moe_dp_size attn_cp_size nnodes tokenizer_worker_num "
                       "enable_dp_attention enable_lora lora_paths enable_deterministic_inference "

@@ -1,0 +1,36 @@
+"""The figures of server info, from rounds counted by hand."""
+
+from __future__ import annotations
+
+import json
+
+from ddtree_kernels.sglang_plugin.counters import PHASES, Counters
+
+
+def test_before_any_round() -> None:
+    section = Counters("shadow", 31, 16, "0.5.12").section()
+    assert (section["rounds"], section["accept_length"], section["ms"]) == (0, None, {})
+    assert json.loads(json.dumps(section)) == section
+
+
+def test_rounds() -> None:
+    counters = Counters("shadow", 31, 16)
+    counters.see([5, 6, 7], [5], 1)  # the tree would have given two more
+    counters.see([5, 6], [5, 6], 2)
+    counters.see([5, 6, 7, 8], [5, 6, 7], 2)  # stopped inside the path
+    counters.spent(dict.fromkeys(PHASES, 0.002))
+    counters.spent({"draft": 0.004})
+    section = counters.section()
+    assert (section["rounds"], section["longer_rounds"], section["gained"]) == (3, 2, 3)
+    assert (section["tree_length"], section["chain_length"], section["accept_length"]) == (3.0, 2.0, 1.6667)
+    assert (section["shorter_rounds"], section["astray_rounds"]) == (0, 0)
+    assert section["steps"] == 2 and section["ms"]["draft"] == 3.0 and section["ms"]["walk"] == 1.0
+    assert "accept length 1.6667 (tree 3.0, chain 2.0)" in counters.line()
+
+
+def test_what_must_stay_0_would_show() -> None:
+    counters = Counters("tree", 31, 16)
+    counters.see([5], [5, 6], 1)
+    counters.see([5, 9], [5, 6], 2)
+    section = counters.section()
+    assert (section["shorter_rounds"], section["astray_rounds"]) == (1, 2)
