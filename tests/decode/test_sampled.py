@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 
-from ddtree_kernels.decode.engine import Engine
-from ddtree_kernels.decode.round import Place
 from ddtree_kernels.decode.sampling import Chooser, Sampling
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models.api import Pair
+from tests.decode.distribution import drawn, p_exact
 from tests.decode.pairs import engine, pair
 
 PROMPT = [1, 2, 3, 0, 5]
@@ -32,33 +30,6 @@ def exact(one: Pair, temperature: float) -> dict[tuple[int, int], float]:
     return {(a, b): p * q for a, p in enumerate(first) for b, q in enumerate(after([*PROMPT, a]))}
 
 
-def sampled(decoder: Engine, temperature: float, seed: int) -> Counter[tuple[int, int]]:
-    """The two tokens that rounds emit behind the prompt, whose last token is the root; the prompt is read once."""
-    decoder.choose.set(Sampling(temperature=temperature), seed)
-    list(decoder._prefill(PROMPT[:-1]))
-    length, root, found = len(PROMPT) - 1, torch.tensor(PROMPT[-1:]), Counter[tuple[int, int]]()
-    for _ in range(SAMPLES):
-        decoder.round.place = Place(length, root, length, None)
-        got: list[int] = []
-        for row in decoder._rounds(False):
-            got += row[: row[-3]]
-            if len(got) >= 2:
-                break
-        found[got[0], got[1]] += 1
-    return found
-
-
-def p_value(found: Counter[tuple[int, int]], expected: dict[tuple[int, int], float]) -> float:
-    """Of Pearson's chi-square; rare cells together."""
-    rare = {pair for pair, p in expected.items() if p * SAMPLES < 5}
-    cells = [(found[pair], p * SAMPLES) for pair, p in expected.items() if pair not in rare]
-    cells.append((sum(found[pair] for pair in rare), sum(expected[pair] for pair in rare) * SAMPLES))
-    cells = [(have, want) for have, want in cells if want > 0]
-    chi = sum((have - want) ** 2 / want for have, want in cells)
-    half = torch.tensor([(len(cells) - 1) / 2, chi / 2], dtype=torch.float64)
-    return float(torch.special.gammaincc(half[0], half[1]))
-
-
 @pytest.mark.parametrize(
     ("settings", "temperature"),
     [
@@ -73,12 +44,12 @@ def test_the_target_s_distribution_is_kept(settings: Settings, temperature: floa
     one = pair(scale=0.25, layers=1)
     expected = exact(one, temperature)
     assert max(expected.values()) < 0.4, "too sure a target: every rule would pass"
-    assert p_value(sampled(engine(one, settings), temperature, 12), expected) > 1e-3
+    assert p_exact(drawn(engine(one, settings), PROMPT, temperature, SAMPLES, 12), expected) > 1e-3
 
 
 def test_the_test_sees_a_wrong_temperature() -> None:
     one = pair(scale=0.25, layers=1)
-    assert p_value(sampled(engine(one, Settings("ddtree", 8)), 2.5, 12), exact(one, 1.0)) < 1e-5
+    assert p_exact(drawn(engine(one, Settings("ddtree", 8)), PROMPT, 2.5, SAMPLES, 12), exact(one, 1.0)) < 1e-5
 
 
 @pytest.mark.parametrize(
