@@ -86,7 +86,7 @@ class ScriptedHost:
 
     def __init__(self) -> None:
         # What a deployment asks first: a host that says nothing about itself stands in nobody's way.
-        self.answers: dict[str, Answer] = {name: _nothing for name in ASKED_FIRST}
+        self.answers: dict[str, Answer] = dict.fromkeys(ASKED_FIRST, _nothing)
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.processes: list[ScriptedProcess] = []
         self.hello: dict[str, Any] | None = dict(HELLO)
