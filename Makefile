@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 # many tests start many processes: without bytecode on disk each would compile the whole of its code again
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: venv demo test check bench screenshots lab-packages kernel-packages
+.PHONY: venv demo test check flags-reference bench screenshots lab-packages kernel-packages
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -85,6 +85,10 @@ check: $(DEV)
 	  console/ddtree_console/domain console/ddtree_console/hostside; \
 	say $(BIN)/python -m tests.check_tree; \
 	exit $$status
+
+# the flags of every release that the reader is held to: downloads their wheels (some 60 MB) into a cache
+flags-reference: $(DEV)
+	DDTREE_FLAGS=all $(PYTEST) tests/builds/test_reference.py
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench
