@@ -56,7 +56,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Build, arg
     (where / "sglang/__init__.py").write_text("")
     sys.path.insert(0, str(where))
     try:
-        from sglang.srt.server_args import ServerArgs  # type: ignore[import-not-found]
+        from sglang.srt.server_args import ServerArgs
 
         parser = argparse.ArgumentParser(exit_on_error=True)
         ServerArgs.add_cli_args(parser)

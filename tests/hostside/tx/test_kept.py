@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddtree_console.domain import drift
 from ddtree_console.domain.plan import Candidate, Plan, plan_from_json
 from ddtree_console.domain.snapshot import Gpu, GpuProcess, GpuReport
 from ddtree_console.hostside import (
     changes,
-    drift,
     durable,
     eventlog,
     kept,
