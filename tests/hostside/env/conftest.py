@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostside.env.case import Case
 from tests.hostside.env.fake import Environment, Libraries
 
 
@@ -19,3 +20,12 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Libraries:
 def env(tmp_path: Path, libraries: Libraries) -> Environment:
     """An empty virtual environment."""
     return Environment(Path("/"), str(tmp_path / "env"), libraries)
+
+
+@pytest.fixture
+def good(env: Environment, tmp_path: Path) -> Case:
+    """An environment in which everything is as it should be."""
+    env.torch("2.9.1", "12.8")
+    env.kernel()
+    env.sglang("0.5.12")
+    return Case(env, tmp_path)
