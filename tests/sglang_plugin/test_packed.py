@@ -21,7 +21,7 @@ def ancestors(tree: Tree, node: int) -> set[int]:
 
 
 @given(drafted(), st.lists(st.integers(0, 9), min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_mask(block: Drafted, prefixes: list[int]) -> None:
     trees = [grow(i, block.log_probs, block.ids, block.budget) for i in range(len(prefixes))]
     up = packed.upload(trees, "cpu")

@@ -12,7 +12,7 @@ from tests.sglang_plugin.trees import Drafted, drafted, prefixes, ranks_of
 
 
 @given(drafted())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_shape(block: Drafted) -> None:
     tree = grow(77, block.log_probs, block.ids, block.budget)
     depth = len(block.ids)
@@ -29,7 +29,7 @@ def test_shape(block: Drafted) -> None:
 
 
 @given(drafted())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_rest_are_the_most_probable_prefixes(block: Drafted) -> None:
     tree = grow(0, block.log_probs, block.ids, block.budget)
     depth = len(block.ids)

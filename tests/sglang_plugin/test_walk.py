@@ -23,7 +23,7 @@ def longest(tree: Tree, chosen: list[int]) -> list[int]:
 
 
 @given(drafted(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_walk(block: Drafted, data: st.DataObject) -> None:
     tree = grow(0, block.log_probs, block.ids, block.budget)
     depth = len(block.ids)

@@ -117,7 +117,8 @@ _0_5_12 = Release(
                _words("num_draft_tokens cuda_graph_custom_mask")),
         Fields("sglang.srt.model_executor.cuda_graph_runner:CudaGraphRunner", _words("num_tokens_per_bs max_bs")),
         Fields("sglang.srt.model_executor.model_runner:ModelRunner",
-               _words("graph_runner attn_backend sliding_window_size use_mla_backend dflash_target_layer_ids "
+               _words("spec_algorithm graph_runner attn_backend "
+                      "sliding_window_size use_mla_backend dflash_target_layer_ids "
                       "req_to_token_pool token_to_kv_pool_allocator model_config")),
         Fields("sglang.srt.model_executor.model_runner_kv_cache_mixin:ModelRunnerKVCacheMixin",
                _words("token_to_kv_pool")),

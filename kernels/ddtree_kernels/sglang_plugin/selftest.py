@@ -41,7 +41,7 @@ def verdict(sibling: float, child: float, width: int) -> str:
     return "?" if width > 3 and child <= 0 else ""
 
 
-def logits_of(runner: Any, spec_algorithm: Any, shape: Tree, visible: torch.Tensor | None) -> torch.Tensor:
+def logits_of(runner: Any, shape: Tree, visible: torch.Tensor | None) -> torch.Tensor:
     """[width, V] float32: the target's logits of one tree without a prefix. Its slots are given back.
 
     visible: [1, width, width] bool instead of the tree's own.
@@ -77,7 +77,7 @@ def logits_of(runner: Any, spec_algorithm: Any, shape: Tree, visible: torch.Tens
         token_to_kv_pool=runner.token_to_kv_pool,
         attn_backend=runner.attn_backend,
         spec_info=spec_info,
-        spec_algorithm=spec_algorithm,
+        spec_algorithm=runner.spec_algorithm,
         capture_hidden_mode=CaptureHiddenMode.FULL,
         num_token_non_padded=torch.tensor(width, dtype=torch.int32, device=device),
         num_token_non_padded_cpu=width,
@@ -91,10 +91,10 @@ def logits_of(runner: Any, spec_algorithm: Any, shape: Tree, visible: torch.Tens
         allocator.restore_state(kept)
 
 
-def run(runner: Any, spec_algorithm: Any, width: int, vocabulary: int, break_mask: bool) -> tuple[str, float, float]:
+def run(runner: Any, width: int, vocabulary: int, break_mask: bool) -> tuple[str, float, float]:
     """(verdict, change of the sibling, change of the child); a block of two has no child."""
     visible = packed.causal(1, width, runner.device) if break_mask else None
-    first, second = (logits_of(runner, spec_algorithm, tree(width, token, vocabulary), visible) for token in (2, 3))
+    first, second = (logits_of(runner, tree(width, token, vocabulary), visible) for token in (2, 3))
     moved = (first - second).abs().amax(dim=-1).tolist()
     sibling, child = moved[2] if width > 2 else 0.0, moved[3] if width > 3 else 0.0
     return verdict(sibling, child, width), sibling, child

@@ -18,7 +18,6 @@ from sglang.srt.server_args import get_global_server_args
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 from sglang.srt.speculative.dflash_utils import resolve_dflash_verify_mask_policy
 from sglang.srt.speculative.dflash_worker import DFlashWorker
-from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_utils import assign_req_to_token_pool_func
 
 from ddtree_kernels.sglang_plugin import packed, selftest, settings
@@ -88,10 +87,7 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
         if made.break_mask == "serve":
             return
         vocabulary = int(self.model_runner.model_config.vocab_size)
-        algorithm = SpeculativeAlgorithm.from_string("DDTREE")
-        said, sibling, child = selftest.run(
-            self.model_runner, algorithm, made.width, vocabulary, made.break_mask == "start"
-        )
+        said, sibling, child = selftest.run(self.model_runner, made.width, vocabulary, made.break_mask == "start")
         if said == "?" and load_format == "dummy":
             logger.warning("DDTREE self-test: with dummy weights no node depends on another; the mask was not tested")
             return
