@@ -216,13 +216,13 @@ def train_draft(
 
 def export(work: Path, tokenizer: Any, target: Weights, draft: Weights) -> Path:
     """Writes the pair as two Hugging Face folders, bf16, and gives their parent."""
-    save_file = library("safetensors.torch").save_file
+    packed_bytes = library("safetensors.torch").save  # save_file would make it unreadable for a service's user
     out = work / "pair"
     for name, weights, config in (("target", target, TARGET), ("draft", draft, DRAFT)):
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {key: tensor.to("cpu", torch.bfloat16).contiguous() for key, tensor in weights.items()}
-        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        (folder / "model.safetensors").write_bytes(packed_bytes(tensors, metadata={"format": "pt"}))
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     stops = {"eos_token_id": TARGET["eos_token_id"], "bos_token_id": TARGET["bos_token_id"]}
     (out / "target" / "generation_config.json").write_text(json.dumps(stops, indent=2) + "\n", encoding="utf-8")
