@@ -52,11 +52,11 @@ speculative: {{kind: linear}}
 """,
     "ddtree-wrapper": """\
 extends: linear-wrapper
-speculative: {{kind: ddtree, budget: 24}}
+speculative: {{kind: ddtree, budget: 15}}
 """,
     "shadow-wrapper": """\
 extends: linear-wrapper
-speculative: {{kind: ddtree, shadow: true, budget: 24}}
+speculative: {{kind: ddtree, shadow: true, budget: 15}}
 """,
     "too-long": """\
 extends: ddtree-wrapper

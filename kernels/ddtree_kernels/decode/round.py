@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ddtree_kernels.decode import host
 from ddtree_kernels.decode.sampling import Chooser
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.ops.kv_commit import feature_commit
@@ -56,6 +57,8 @@ class Round:
         """settings: fitted to the drafter's block size. draft and its cache: unless the mode is autoregressive."""
         self.settings, self.target, self.cache, self.choose = settings, target, cache, choose
         self.static, self.max_length = static, max_length
+        self.on_host = target.device.type == "cpu" and not static
+        """Steps between the models by host.py."""
         self.draft_model, self.draft_cache = draft, draft_cache
         self.block = draft.block_size if draft is not None else 1
         self.nodes = settings.nodes(self.block)
@@ -90,6 +93,11 @@ class Round:
         settings, root = self.settings, self.place.root
         if self.logits is None:
             self.tokens = root
+        elif settings.trees and self.on_host:
+            self.tree = host.tree_build(
+                self.logits, root, settings.budget, settings.top_k, settings.spine, settings.draft_temperature
+            )
+            self.tokens = self.tree.tokens[0].clamp(min=0)
         elif settings.trees:
             self.tree = tree_build(
                 self.logits[None],
@@ -173,6 +181,9 @@ class Round:
     def commit(self) -> None:
         """Accepted rows of cache and features to the front, and the place moved behind them."""
         place, accepted = self.place, self.accepted
+        if self.on_host:
+            self._commit_on_host()
+            return
         if self.tree is not None:
             self.cache.commit(accepted, self._lengths())
             if self.features is not None:
@@ -188,6 +199,18 @@ class Round:
         assert isinstance(place.length, int)
         count = int(accepted.counts[0])
         pending = None if self.features is None else self.features[:count]
+        self.place = Place(place.length + count, accepted.bonus, place.length, pending)
+
+    def _commit_on_host(self) -> None:
+        place, accepted = self.place, self.accepted
+        assert isinstance(place.length, int)
+        count = int(accepted.counts[0])
+        features = self.features
+        if self.tree is not None:
+            nodes = accepted.nodes[0, :count].long()
+            host.commit(self.cache, place.length, nodes)
+            features = None if features is None else features[nodes]
+        pending = None if features is None else features[:count]
         self.place = Place(place.length + count, accepted.bonus, place.length, pending)
 
     def _lengths(self) -> torch.Tensor:
