@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 # many tests start many processes: without bytecode on disk each would compile the whole of its code again
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: venv demo test check flags-reference bench screenshots lab-packages kernel-packages
+.PHONY: venv demo test check flags-reference nightly bench screenshots lab-packages kernel-packages
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -89,6 +89,10 @@ check: $(DEV)
 # the flags of every release that the reader is held to: downloads their wheels (some 60 MB) into a cache
 flags-reference: $(DEV)
 	DDTREE_FLAGS=all $(PYTEST) tests/builds/test_reference.py
+
+# what is too long for every run: hundreds of prompts in four modes and three types, thousands of draws (half an hour)
+nightly: kernel-packages flags-reference
+	$(BIN)/python -m tests.decode.equality --prompts 60
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench
