@@ -15,7 +15,7 @@ from ddtree_console.domain.events import Event
 from ddtree_console.domain.memory.types import Estimate
 from ddtree_console.domain.snapshot import FleetSnapshot
 from ddtree_console.domain.spec import Fleet, Profile, Service
-from ddtree_console.services import adopt, compare, history, kept, plans, preflight, preview, rollback
+from ddtree_console.services import adopt, compare, history, kept, plans, plugin, preflight, preview, rollback
 from ddtree_console.services.api import (
     Check,
     DeployPreview,
@@ -181,7 +181,9 @@ class LiveConsole:
                 raise preflight.ChecksFailed(key, failed)
         choice = plans.Choice(on_failure, hold, reason, force, takeover)
         flags = self._preflights.flags(key, wanted)
-        plan = self._planner.deploy(service, self._preflights.fitted(key, wanted), profiles, choice, flags)
+        fitted = self._preflights.fitted(key, wanted)
+        plan = self._planner.deploy(service, fitted, profiles, choice, flags)
+        await plugin.carry(watch.commands, fitted, profiles.get(service.fallback or ""))
         answer = await watch.commands.call("submit", plan.to_json(), 60.0)
         return Submitted(key, str(answer.get("tx") or ""))
 
@@ -193,7 +195,13 @@ class LiveConsole:
         if tx is not None and tx.running and not takeover and await self._ask_to_go_back(service, watch, tx.tx, to):
             return Submitted(key, tx.tx)
         # Profiles as loaded with the fleet: a file that was broken since must not stop a way back.
-        plan = self._planner.rollback(service, to, self.fleet.profiles, takeover)
+        known = self.fleet.profiles
+        try:
+            await plugin.carry(watch.commands, known.get(service.fallback or ""))
+        except HostError:
+            # Its unit would not find the plug-in; the host keeps the way back of the last deployment.
+            known = {}
+        plan = self._planner.rollback(service, to, known, takeover)
         try:
             answer = await self._triggers[service.host].submit(plan.to_json())
         except Refused as refused:
@@ -295,6 +303,7 @@ class LiveConsole:
         way_back = None
         if service is not None and service.fallback is not None and service.fallback in profiles:
             way_back = plans.candidate(profiles[service.fallback], service)
+            await plugin.carry(watch.commands, profiles[service.fallback])
         await adopt.keep(watch.commands, unit, adopted, way_back, self._operator.who)
         path = await self.save_profile("", adopted.profile.name, adopted.profile)
         return adopted.profile.name, path
