@@ -75,9 +75,22 @@ def test_linear_is_dflash_where_the_build_has_it() -> None:
         dialect_build.fit(wanted("linear"), build(release="0.5.9", known=("EAGLE",)))
 
 
-def test_ddtree_on_stock_is_refused_with_the_reason() -> None:
-    with pytest.raises(DialectError, match=r"has no DDTree, neither as an algorithm \(DFLASH, EAGLE, NEXTN\)"):
-        dialect_build.fit(wanted(), build())
+def test_ddtree_on_stock_0_5_12_is_the_plug_in_that_the_console_carries() -> None:
+    name, flags, env = spelled(wanted(shadow=True), build())
+    assert name == "plugin-0.5.12" and env == {"DDTREE_MODE": "shadow", "DDTREE_BUDGET": "15"}
+    assert flags == {"speculative-algorithm": "DDTREE", "speculative-num-draft-tokens": 16}
+
+
+@pytest.mark.parametrize("release", ["0.5.11", "0.5.13", "0.5.23"])
+def test_ddtree_on_any_other_stock_is_refused_with_the_reason(release: str) -> None:
+    with pytest.raises(
+        DialectError, match=r"has no DDTree, neither as an algorithm \(DFLASH, EAGLE, NEXTN\)"
+    ) as caught:
+        dialect_build.fit(wanted(), build(release=release))
+    assert "the console's own plug-in is for stock 0.5.12 only" in str(caught.value)
+
+
+def test_what_a_build_lacks_is_refused_with_the_reason() -> None:
     bare = Build("sglang", "0.5.12", package="/v/sglang", source="ast", flags=COMMON[:1], algorithms=STOCK)
     with pytest.raises(DialectError, match="has no --speculative-draft-model-path"):
         dialect_build.fit(wanted("linear"), bare)

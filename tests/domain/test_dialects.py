@@ -94,3 +94,9 @@ def test_graph_flags_by_release(release: int, flags: dict[str, Any], words: tupl
     assert len(found) == (1 if words else 0)
     assert all(word in found[0] for word in words)
     assert dialects.flag_warnings(None, flags) == () == dialects.flag_warnings("db-guo", flags)
+
+
+@pytest.mark.parametrize("release", [13, 14, 23])
+def test_the_plug_in_is_for_the_releases_that_it_was_made_for(release: int) -> None:
+    with pytest.raises(DialectError, match=rf"'plugin-0\.5\.{release}' is not known; known are .*, plugin-0\.5\.12$"):
+        dialects.find(f"plugin-0.5.{release}")

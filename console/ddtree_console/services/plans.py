@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddtree_console.domain.engines import registry
+from ddtree_console.domain.engines import plugin, registry
 from ddtree_console.domain.engines.base import DialectError
 from ddtree_console.domain.plan import Candidate, Plan
 from ddtree_console.domain.render import RenderedUnit, render_unit
 from ddtree_console.domain.spec import Fleet, Profile, Service
 from ddtree_console.services.errors import HostError
+from ddtree_console.services.plugin import equipped
 from ddtree_console.services.wire import profile_json
 
 
@@ -48,7 +49,8 @@ def find_profile(profiles: Mapping[str, Profile], service: Service, profile: str
 def render(profile: Profile, service: Service) -> RenderedUnit:
     """The unit of that profile in that slot; HostError(2) where the intent has no spelling or a value cannot be."""
     try:
-        return render_unit(profile, service, registry.get(profile.engine))
+        made = equipped(profile) if plugin.needed(profile) else profile
+        return render_unit(made, service, registry.get(profile.engine))
     except (DialectError, ValueError, KeyError) as error:
         cause = str(error.args[0] if error.args else error)
         raise HostError(service.key, f"render {profile.name}", cause, "change the profile", 2) from error

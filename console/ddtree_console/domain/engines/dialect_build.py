@@ -27,14 +27,20 @@ def dialect_of(build: Build) -> Dialect:
     release = number(build.release)
     minor = release[2] if release is not None and release[:2] == (0, 5) else None
     found = build.ddtree
+    ours = str(found.get("plugin") or "").startswith(OUR_PLUGIN)
+    if ours and minor in dialects.PLUGIN_RELEASES:
+        return dialects.find(f"plugin-0.5.{minor}")
     named = [name for name in found.get("flags") or () if isinstance(name, str)]
     if not found or not found.get("algorithm"):
         return Dialect("build", tree=False, release=minor)
     switch = next((n for n in named if any(w in n for w in _SWITCHES) and _kind(build, n) == "bool"), "")
     budget = next((n for n in named if n.endswith("budget") and _kind(build, n) in ("int", "size", "")), "")
-    plugin = str(found.get("plugin") or "").startswith(OUR_PLUGIN)
     width = _WIDTH if not budget and flag(build, _WIDTH) is not None else ""
-    return Dialect("build", str(found["algorithm"]), switch, budget, width, plugin, minor)
+    return Dialect("build", str(found["algorithm"]), switch, budget, width, ours, minor)
+
+
+def _releases() -> str:
+    return ", ".join(f"0.5.{n}" for n in dialects.PLUGIN_RELEASES)
 
 
 def _kind(build: Build, name: str) -> str:
@@ -58,11 +64,15 @@ def fit(profile: Profile, build: Build) -> Profile:
         known = ", ".join(build.algorithms) or "none"
         raise DialectError(f"{what} at {build.package} has no DFLASH; its algorithms are {known}")
     dialect = dialect_of(build)
+    stock = not build.ddtree and flag(build, _WIDTH) is not None
+    if intent.kind == "ddtree" and stock and dialect.release in dialects.PLUGIN_RELEASES:
+        # the console carries the plug-in there
+        dialect = dialects.find(f"plugin-0.5.{dialect.release}")
     if intent.kind == "ddtree" and not dialect.tree:
         known = ", ".join(build.algorithms) or "none"
         raise DialectError(
-            f"{what} at {build.package} has no DDTree, neither as an algorithm ({known}) nor as a flag or plug-in: "
-            "choose another interpreter, or speculative kind linear"
+            f"{what} at {build.package} has no DDTree, neither as an algorithm ({known}) nor as a flag or plug-in, and "
+            f"the console's own plug-in is for stock {_releases()} only: choose another interpreter, or kind linear"
         )
     if intent.kind == "ddtree" and intent.budget is not None and not dialect.budget and not dialect.width:
         raise DialectError(f"{what} at {build.package} has no flag for a tree budget: leave speculative.budget out")

@@ -14,7 +14,9 @@ READ = "build:"
 """begins the name of a dialect that was read from a build and is none of the known ones."""
 _RELEASE = re.compile(r"(?:stock|plugin)-0\.5\.(\d+)\Z")
 _WORD = re.compile(r"[A-Za-z0-9_-]*\Z")
-FIRST_DFLASH, LAST_READ, PLUGIN_RELEASE = 11, 23, 12
+FIRST_DFLASH, LAST_READ = 11, 23
+PLUGIN_RELEASES = (12,)
+"""N of each 0.5.N that the plug-in was made for; it refuses every other."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,18 @@ def find(name: str | None) -> Dialect:
     if name.startswith(READ):
         return _read(name)
     if name == "plugin":
-        name = f"plugin-0.5.{PLUGIN_RELEASE}"
+        name = f"plugin-0.5.{PLUGIN_RELEASES[-1]}"
     for fork in _FORKS:
         if fork.name == name:
             return fork
     match = _RELEASE.match(name)
     release = int(match.group(1)) if match else 0
-    if match and name.startswith("plugin") and release >= PLUGIN_RELEASE:
+    if match and name.startswith("plugin") and release in PLUGIN_RELEASES:
         return Dialect(name, width=_WIDTH, mode_env=True, release=release)
     if match and name.startswith("stock") and release <= LAST_READ:
         return Dialect(name, tree=False, release=release)
-    known = ", ".join([f"stock-0.5.N (N to {LAST_READ})", *TREE_NAMES, f"plugin-0.5.N (N from {PLUGIN_RELEASE})"])
+    exact = [f"plugin-0.5.{n}" for n in PLUGIN_RELEASES]
+    known = ", ".join([f"stock-0.5.N (N to {LAST_READ})", *TREE_NAMES, *exact])
     raise DialectError(f"dialect {name!r} is not known; known are {known}")
 
 

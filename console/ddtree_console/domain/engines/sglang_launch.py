@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ddtree_console.domain.engines import dialects
+from ddtree_console.domain.engines import dialects, plugin
 from ddtree_console.domain.engines.base import Command, FlagHelp
 from ddtree_console.domain.spec import Profile, Service
 
@@ -144,6 +144,7 @@ def command(profile: Profile, service: Service) -> Command:
         "--host", str(host), "--port", str(service.port),
     )  # fmt: skip
     warnings = [*dialects.flag_warnings(profile.dialect, flags), *common_warnings(flags, profile.args)]
+    warnings += plugin.warnings(profile, flags)
     if flags.get("log-level") in ("warning", "error", "critical"):
         warnings.append("--log-level hides the start-up phases: only the port and the first token will be seen")
     return Command(argv, env, tuple(warnings))
