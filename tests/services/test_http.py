@@ -348,3 +348,25 @@ async def test_a_scheduler_that_is_busy_or_healthy_is_not_called_hung() -> None:
             await one.step(asker, target, True)
         assert server.asked["/health"] >= 1
         assert one.state.error == ""
+
+
+async def test_the_trees_counters_are_asked_for_beside_metrics() -> None:
+    """Metrics stay the source of the figures; server info is asked again only where it has a `ddtree` section."""
+    async with serving() as (server, asker):
+        clock = Clock()
+        one = probe(clock)
+        section = {"mode": "shadow", "rounds": 0}
+        server.replies["/metrics"] = (200, "2 1 842.5")
+        server.replies["/server_info"] = (200, {"internal_states": [{"ddtree": section}], "last_gen_throughput": 1.0})
+        await one.step(asker, Target(server.port), True)
+        section["rounds"] = 40
+        for _ in range(4):
+            clock.now += 5.0
+            state = await one.step(asker, Target(server.port), True)
+        assert state.info["internal_states"][0]["ddtree"]["rounds"] == 40
+        assert (state.source, state.tok_s, server.asked["/server_info"]) == ("metrics", 842.5, 3)
+        plain = probe(Clock())
+        server.asked.clear()
+        server.replies["/server_info"] = (200, {"version": "1"})
+        await plain.step(asker, Target(server.port), True)
+        assert server.asked["/server_info"] == 1

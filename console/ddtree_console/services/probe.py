@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ddtree_console.domain.engines import ddtree_info
 from ddtree_console.domain.engines.base import Engine, Figures, Request
 from ddtree_console.domain.secrets import mask_data
 from ddtree_console.domain.snapshot import HttpState
@@ -127,7 +128,8 @@ class Probe:
             served_model=name or self.state.served_model,
         )
 
-    async def _ask_server_info(self, asker: Asker, target: Target) -> None:
+    async def _ask_server_info(self, asker: Asker, target: Target, figures: bool = True) -> None:
+        """figures: they come from there too."""
         for request in self._engine.server_info_requests():
             if request.path in self._memory.refused:
                 continue
@@ -139,7 +141,8 @@ class Probe:
                     self._memory.alive = request
                     self._memory.due["alive"] = self._clock() + ALIVE
                 self.state = replace(self.state, info=raw)
-                self._set(self._engine.figures_of_info(raw), "server_info")
+                if figures:
+                    self._set(self._engine.figures_of_info(raw), "server_info")
                 return
             if answer.status is None:
                 # It can hang on a hung scheduler: not again in this invocation.
@@ -164,6 +167,9 @@ class Probe:
                 figures = self._engine.figures(answer.text)
                 if figures != Figures():
                     self._set(figures, "metrics")
+                    if ddtree_info.read(self._memory.info) is not None and self._due("server_info", READY):
+                        # no metric tells what the tree would have saved
+                        await self._ask_server_info(asker, target, figures=False)
                     return
                 self._memory.refused.add(METRICS.path)
         if self._due("server_info", READY):

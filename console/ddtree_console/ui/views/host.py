@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ddtree_console.domain.engines import ddtree_info
 from ddtree_console.domain.service_state import proved
 from ddtree_console.domain.snapshot import Drift, Gpu, GpuReport, HostSnapshot, ServiceSnapshot, UnitState
 from ddtree_console.domain.spec import Service
@@ -143,7 +144,17 @@ def http_rows(service: ServiceSnapshot, slot: Service | None, age: float | None,
     known = "  ".join(f for f in figures if f)
     source = f"{host_text(http.source, 40)}: " if http.source else ""
     out.append(_field("figures", source + known if known else "–", "" if known else "dim", wide))
-    return out
+    return out + _tree(service, wide)
+
+
+def _tree(service: ServiceSnapshot, wide: int) -> list[Row]:
+    """What DDTree's plug-in counted, where the server says it, and what that means."""
+    found = ddtree_info.read(service.http.info)
+    if found is None:
+        return []
+    words, style = ddtree_info.verdict(found)
+    head = _field("ddtree", ddtree_info.summary(found), "", wide)
+    return [head, *wrap(words, wide - 1, " " * 11, style)]
 
 
 def drift_rows(drift: Sequence[Drift], wide: int, read_only: bool, taken: bool = False) -> list[Row]:
