@@ -2,7 +2,7 @@
 
 Modes: ok; selfkill (ends by SIGKILL when it is asked to stop, as SGLang does); oom (dies while loading); deaf (never
 listens); stubborn (ignores SIGTERM); mute (no token); key=K (asks for that Bearer key); crash=S (dies S seconds after
-it began to listen); slow=S (listens after S seconds); ranks (two schedulers by their titles, of which the second dies
+its first token); slow=S (listens after S seconds); ranks (two schedulers by their titles, of which the second dies
 and is never asked for).
 """
 
@@ -59,6 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(500, {"error": "no"})
         else:
             self.reply(200, {"text": "x", "meta_info": {"completion_tokens": 1}})
+            if "crash" in VALUES:
+                threading.Timer(float(VALUES.pop("crash")), lambda: os._exit(3)).start()
 
     def log_message(self, *args: object) -> None:
         """Quiet."""
@@ -85,7 +87,5 @@ if "deaf" in MODES:
     time.sleep(3600)
 time.sleep(float(VALUES.get("slow", 0)))
 server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
-if "crash" in VALUES:
-    threading.Timer(float(VALUES["crash"]), lambda: __import__("os")._exit(3)).start()
 print("The server is fired up and ready to roll!", flush=True)
 server.serve_forever()

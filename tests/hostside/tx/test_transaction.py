@@ -112,7 +112,7 @@ async def test_a_rollback_to_nothing_touches_nothing(slot: Slot) -> None:
 
 async def test_hold_is_lost_when_it_crashes_after_its_first_token(slot: Slot) -> None:
     await slot.deploy("one", "ok")
-    view = await slot.deploy("two", "crash=2", hold=8)
+    view = await slot.deploy("two", "crash=1", hold=8)
     verdict = view.attempts[0].verdict
     assert view.outcome == "went_back"
     assert verdict is not None
