@@ -145,7 +145,7 @@ class Plan:
         return {"ok": not row["ok"], **row}
 
     def leak(self) -> dict[str, Any]:
-        """500 mixed requests in a tiny pool: batch 1 to 8, aborts, stops in a path; no slot may stay, radix on or off."""
+        """500 mixed requests in a tiny pool: batch 1 to 8, aborts, stops; no slot may stay, radix on or off."""
         found: dict[str, Any] = {}
         for name, flags in (("tree-31-leak", []), ("tree-31-leak-plain", ["--disable-radix-cache"])):
             checks = {"SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "1",
