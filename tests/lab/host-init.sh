@@ -1,12 +1,12 @@
 #!/bin/sh
 # PID 1 of fresh pid, mount, uts, ipc, time and cgroup namespaces, already inside the host's own network namespace:
-# lays out one host and becomes the real systemd.   host-init.sh STATE NAME LOWER
+# lays out one host and becomes the real systemd.   host-init.sh STATE NAME LOWER PACKAGES PROJECT
 #
 # STATE/{upper,work,root} are on a tmpfs that only the keeper's mount namespace has, so the host's disk (upper) survives
 # a reboot and nothing survives the keeper. systemd must never run before pivot_root: in a namespace that still shares
 # /tmp, /run or / it deletes real files at boot and turns the shared kernel's knobs.
 set -eu
-STATE=$1 NAME=$2 LOWER=$3 ROOT=$1/root
+STATE=$1 NAME=$2 LOWER=$3 PACKAGES=$4 PROJECT=$5 ROOT=$1/root
 
 mount --make-rprivate /
 mount -t overlay "lab-$NAME" -o "lowerdir=$LOWER,upperdir=$STATE/upper,workdir=$STATE/work" "$ROOT"
@@ -37,6 +37,13 @@ ln -s pts/ptmx "$ROOT/dev/ptmx"
 ln -s /proc/self/fd "$ROOT/dev/fd"
 for stream in 0:stdin 1:stdout 2:stderr; do
     ln -s "/proc/self/fd/${stream%:*}" "$ROOT/dev/${stream#*:}"
+done
+
+# the tests' own packages and project, to be read: they may lie where this host has a folder of its own (/tmp, homes)
+for share in "packages:$PACKAGES" "project:$PROJECT"; do
+    mkdir -p "$ROOT/opt/lab-${share%%:*}"
+    mount --bind "${share#*:}" "$ROOT/opt/lab-${share%%:*}"
+    mount -o remount,bind,ro,nosuid "$ROOT/opt/lab-${share%%:*}"
 done
 
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=64m tmpfs "$ROOT/run"

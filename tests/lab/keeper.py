@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tests.lab.procs import cgroup_reap, die_with_parent, enter_cgroup
 
 STATE = Path("/mnt")
 """covered by the disk, in this mount namespace only."""
+PACKAGES, PROJECT = sysconfig.get_paths()["purelib"], str(Path(__file__).resolve().parents[2])
+"""read-only at /opt/lab-packages and /opt/lab-project of each host."""
 INIT = Path(__file__).with_name("host-init.sh")
 
 
@@ -61,7 +64,7 @@ def boot(disk: Disk, number: int) -> subprocess.Popen[bytes]:
     )
     spaces = ("--time", *clocks, "--cgroup", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
     return subprocess.Popen(
-        ["unshare", *spaces, "sh", str(INIT), str(STATE), disk.name, disk.lower],
+        ["unshare", *spaces, "sh", str(INIT), str(STATE), disk.name, disk.lower, PACKAGES, PROJECT],
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         preexec_fn=before_exec,

@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-import ddtree_kernels
 from ddtree_console.domain.txview import fold_all
 from tests.lab.faults_net.place import PORT, UNIT, Place
 from tests.lab.faults_net.station import station
@@ -35,14 +33,13 @@ INTENTS = {
 
 
 def interpreter(host: Host) -> tuple[str, str]:
-    """An interpreter of the host and the PYTHONPATH with which it has what this one has; homes are not on its disk."""
-    site, kernels = Path(torch.__file__).parents[1], Path(ddtree_kernels.__file__).parents[1]
+    """An interpreter of the host and the PYTHONPATH with which it has what this one has."""
     asked = "import sys; print(*sys.version_info[:2])"
     for python in (sys.executable, "/usr/bin/python3"):
         done = host.exec(f"{python} -c '{asked}'", check=False)
         if done.stdout.split() == [str(part) for part in sys.version_info[:2]]:
-            return python, f"{kernels}:{site}"
-    pytest.skip(f"the host has no Python {sys.version_info[0]}.{sys.version_info[1]} that could use {site}")
+            return python, "/opt/lab-project/kernels:/opt/lab-packages"
+    pytest.skip(f"the host has no Python {sys.version_info[0]}.{sys.version_info[1]} that could use these packages")
 
 
 @pytest.fixture

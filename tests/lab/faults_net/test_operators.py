@@ -75,16 +75,17 @@ async def test_the_second_deployment_is_refused_and_both_see_the_first(slot: Slo
     release = next_release(slot)
     async with station(place) as ann, station(other, "bob") as bob:
         await asyncio.gather(ann.up(), bob.up())
-        tx, following = await ann.deploy(reason="a bigger context")
+        tx, following = await ann.deploy(reason="a bigger context", hold=4.0)
         await bob.until(lambda: bob.waits(tx))
         also = asyncio.ensure_future(bob.follow(tx))
+        shell = asyncio.ensure_future(other.run("deploy", KEY, "--profile", "quick", "--json"))
         with pytest.raises(HostError) as caught:
             await bob.console.deploy(KEY, "quick")
         assert caught.value.code == 6
         named = ("ann@desk", "from desk-of-ann", "deploy qwen: a bigger context", "since ")
         assert [word for word in named if word not in caught.value.cause] == []
         await bob.until(lambda: not [word for word in named if word not in bob.service().lock], 5)
-        code, out, err = await other.run("deploy", KEY, "--profile", "quick", "--json")
+        code, out, err = await shell
         assert code == 6
         assert [word for word in named if word not in err] == []
         assert json.loads(out)["code"] == 6
