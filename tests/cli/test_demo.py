@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 def start(*argv: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "ddtree_console.cli", *argv]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # a shell gives what it starts in the background an ignored SIGINT, and its children inherit that
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard)
 
 
 @pytest.fixture(scope="module")

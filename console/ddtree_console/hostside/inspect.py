@@ -54,7 +54,10 @@ class Inspection:
     def look(self) -> dict[str, Any]:
         """The whole answer; never raises on what the host holds."""
         name = PACKAGE.get(self.engine, "")
-        if name:
+        if name and not self.python:
+            program = self.command[0] if self.command else "the unit"
+            self.problems.append(f"flags are not known, because {program} is no Python program")
+        elif name:
             where = find(self.python, [name, "torch"], self.env, self.workdir)
             self.problems += [f"not sure, because {p}" for p in where.problems]
             dists = inspect_dists.installed([*where.path, *_parents(where)])

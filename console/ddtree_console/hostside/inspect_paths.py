@@ -214,7 +214,7 @@ def _text(path: Path) -> str:
 def find(python: str, names: Sequence[str], env: Mapping[str, str], workdir: str) -> Interpreter:
     """Asked where that is possible, else worked out; never raises."""
     if not Path(python).is_absolute():
-        return Interpreter(python, problems=(f"{python!r} is not known, because it is no absolute path",))
+        return Interpreter(python, problems=(f"the interpreter {python} is no absolute path",))
     try:
         return ask(python, names, env, workdir)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
