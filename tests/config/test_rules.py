@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ddtree_console.config.patterns import endless
 from ddtree_console.config.rules import BUILTIN, check, files, load_rules
 from ddtree_console.config.yamltree import ConfigError
 from ddtree_console.domain.findings.engine import Findings
@@ -60,6 +61,7 @@ def test_an_operators_rule_replaces_the_builtin_of_its_id(tmp_path: Path) -> Non
         ("slug: driver-not-ready", "slug: driver-tired", 4, "rules[0].slug"),
         ('any: ["fan of gpu"]', "any: []", 5, "rules[0].any"),
         ("match: 'fan of gpu (?P<gpu>\\d+) stands'", "match: '('", 6, "rules[0].match"),
+        ("match: 'fan of gpu (?P<gpu>\\d+) stands'", "match: 'fan (\\w+\\s*)+stands'", 6, "rules[0].match"),
         ("    cases: []\n", "", 3, "rules[0].cases"),
         ("id: our-fan", "id: Our Fan", 3, "rules[0].id"),
         ("    cases: []", "    cases: []\n    strenght: 3", 9, "rules[0].strenght"),
@@ -96,3 +98,12 @@ def test_the_host_reads_what_travelled(tmp_path: Path) -> None:
     assert len(hostside.load(tmp_path / "absent")) == 0
     (tmp_path / "rules.json").write_text("{", "utf-8")
     assert len(hostside.load(tmp_path)) == 0
+
+
+def test_patterns_that_never_end_are_found_and_those_of_the_program_end() -> None:
+    bad = [r"(a+)+$", r"fan (\w+\s*)+bar", r".*.*.*x", r"(x+x+)+y", r"speed (a|a)+b", r"(?:fan|pump) (?:\d+,?)*;"]
+    good = [r"(?i)not found: (?P<x>\S+)", "plain", "(", r"\((?:\w+ )?pid=\d+\)"]
+    assert endless([*bad, *good]) == list(range(len(bad)))
+    own = [row[key] for row in load_rules() for key in ("match", "unless", "frames") if row.get(key)]
+    assert len(own) > 100
+    assert [own[i] for i in endless(own)] == []

@@ -37,7 +37,7 @@ from ddtree_console.domain.findings.text import pieces, strip
 def test_prefixes_are_taken_off(line: str, rank: str, message: str) -> None:
     found = strip(line)
     assert (found.rank, found.message) == (rank, message)
-    assert found.prefixed == (message != line)
+    assert found.prefix + message == line
 
 
 def test_an_entry_is_cut_where_a_terminal_would() -> None:

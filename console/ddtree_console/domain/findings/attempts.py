@@ -50,12 +50,12 @@ def refused_high(attempts: Sequence[Attempted]) -> float | None:
 def between(slug: str, fraction: float | None, attempts: Sequence[Attempted]) -> str:
     """A sentence where raising and lowering the fraction were both tried and nothing lies between, else ''."""
     low, high = refused_low(attempts), refused_high(attempts)
-    if fraction is not None and slug.startswith("gpu-oom"):
-        high = fraction if high is None else min(high, fraction)
-    elif fraction is not None and slug == "kv-budget-too-small":
-        low = fraction if low is None else max(low, fraction)
+    if slug.startswith("gpu-oom"):
+        high = min((x for x in (high, fraction) if x is not None), default=None)
+    elif slug == "kv-budget-too-small":
+        low = max((x for x in (low, fraction) if x is not None), default=None)
     else:
         return ""
-    if low is None or high is None or not low <= high or high - low >= ROOM:
+    if low is None or high is None or not low <= high < low + ROOM:
         return ""
     return f"--{FRACTION} {low:g} leaves no room for the KV cache and {high:g} runs out of memory: neither value fits."

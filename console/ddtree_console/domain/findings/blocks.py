@@ -36,6 +36,8 @@ class Block:
     frames: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
     outer: str = ""
     exception: str = ""
+    prefix: str = ""
+    """what stood before the exception: a message goes on with the same stamp on every line, or with none."""
     message: list[str] = field(default_factory=list)
     explains: bool = False
     """an exception that was raised while this one was handled follows."""
@@ -73,7 +75,7 @@ class Tracebacks:
         self._streams: dict[int | None, _Stream] = {}
 
     def feed(
-        self, number: int, message: str, rank: str, prefixed: bool, pid: int | None, phase: str
+        self, number: int, message: str, rank: str, prefix: str, pid: int | None, phase: str
     ) -> tuple[str, Block | None]:
         """(place, block): place is open | frame | exception | message | link | line."""
         stream = self._streams.get(pid)
@@ -87,25 +89,25 @@ class Tracebacks:
                 block.frames.append(message[:300])
                 return "frame", block
             if first.isalpha() and LOOSE.match(message) is not None:
-                return "exception", self._loose(number, message, rank, pid, phase)
+                return "exception", self._loose(number, message, rank, prefix, pid, phase)
             return "line", None
         if stream.waiting:
             if not first or first in " \t":
                 self._frame(stream, message)
                 return "frame", stream.waiting[-1]
             if EXCEPTION.match(message) is not None:
-                block = self._of(stream, rank) if prefixed else stream.waiting.pop(0)
+                block = self._of(stream, rank) if prefix else stream.waiting.pop(0)
                 if not block.frames and stream.waiting:  # two ranks at once: the frames went to the newer one
                     block.frames.extend(stream.waiting[-1].frames)
-                block.exception, stream.current = message, block
+                block.exception, block.prefix, stream.current = message, prefix, block
                 return "exception", block
-            if not prefixed and set(message) <= _MARKS:
+            if not prefix and set(message) <= _MARKS:
                 return "frame", stream.waiting[-1]
             return "line", None
-        return self._after(stream, number, message, rank, prefixed, pid, phase)
+        return self._after(stream, number, message, rank, prefix, pid, phase)
 
     def _after(
-        self, stream: _Stream, number: int, message: str, rank: str, prefixed: bool, pid: int | None, phase: str
+        self, stream: _Stream, number: int, message: str, rank: str, prefix: str, pid: int | None, phase: str
     ) -> tuple[str, Block | None]:
         """A line after an exception: more of its message, a link to the next one, or something else."""
         block = stream.current
@@ -115,13 +117,13 @@ class Tracebacks:
             block.explains, stream.linked = True, block
             return "link", block
         if LOOSE.match(message) is not None:
-            return "exception", self._loose(number, message, rank, pid, phase)
+            return "exception", self._loose(number, message, rank, prefix, pid, phase)
         if _FRAME.match(message):
             opened = self._open(number, "", rank, pid, phase)
             opened.began(message)
             opened.frames.append(message[:300])
             return "frame", opened
-        if (prefixed and message and rank != block.rank) or (prefixed and message and message[0] not in " \t"):
+        if prefix and message and prefix != block.prefix and (rank != block.rank or message[0] not in " \t"):
             stream.current, stream.linked = None, None
             return "line", None
         if len(block.message) >= KEPT_MESSAGE:
@@ -135,7 +137,7 @@ class Tracebacks:
         self._streams.pop(pid, None)
 
     def next_is(self, pid: int | None, kind: str) -> None:
-        """The next traceback of that process is one request's, or a thread's."""
+        """What the next traceback of that process is, where a line before it says so."""
         self._stream(pid).kind = kind
 
     def _stream(self, pid: int | None) -> _Stream:
@@ -162,9 +164,9 @@ class Tracebacks:
         stream.waiting.append(block)
         return block
 
-    def _loose(self, number: int, message: str, rank: str, pid: int | None, phase: str) -> Block:
+    def _loose(self, number: int, message: str, rank: str, prefix: str, pid: int | None, phase: str) -> Block:
         stream = self._stream(pid)
-        block = Block(number, "loose", rank, phase, exception=message)
+        block = Block(number, "loose", rank, phase, exception=message, prefix=prefix)
         stream.current, stream.linked = block, None
         return block
 

@@ -22,6 +22,8 @@ KEPT_STARTS = 8
 _BAD = re.compile(r"\b(?:fatal|abort(?:ed)?|killed|denied|panic|exception|cannot|refused)\b")
 _MIXED = re.compile(r"Error[A-Z]\w{0,80}Error|Error: ?:|[a-z]Error: \w{1,80}Error: |\S\[20\d\d-")
 """two ranks wrote into one line: words may be broken."""
+_HEADS = re.compile(r"(?:EngineCore|WorkerProc) failed to start\.\s*$")
+"""vLLM's words for SGLang's `Scheduler hit an exception`: the process whose traceback follows is over."""
 _MATCHED = frozenset(("exception", "message", "line", "systemd", "kernel"))
 
 
@@ -128,7 +130,7 @@ class Findings:
         self.lines += 1
         start = self._start
         start.lines += 1
-        rank, message, prefixed = text.strip(line)
+        rank, message, prefix = text.strip(line)
         if message[:1] == "(" and unitside.SILENCE.match(message) is not None:
             if t is not None:
                 start.noted = True
@@ -142,7 +144,7 @@ class Findings:
             self._works(message.startswith("Decode"))
             return
         if "HTTP/1." in message and '" 2' in message:
-            self._works('"POST /v1/' in message)
+            self._answers('"POST /v1/' in message, t)
             return
         number = self.lines
         start.silent, start.noted = 0.0, False
@@ -154,7 +156,7 @@ class Findings:
         if source == "kernel":
             self._match(number, message, "kernel", None, rank)
             return
-        self._program(number, message, rank, prefixed, pid)
+        self._program(number, message, rank, prefix, pid)
 
     def _works(self, served: bool) -> None:
         """A request is served: the log may have begun after the start's own line of that."""
@@ -167,7 +169,16 @@ class Findings:
             self._cached = None
         start.moved = self.lines
 
-    def _program(self, number: int, message: str, rank: str, prefixed: bool, pid: int | None) -> None:
+    def _answers(self, served: bool, t: float | None) -> None:
+        """A request over HTTP was answered; most of them need no scheduler."""
+        self._works(served)
+        if not served:
+            start = self._start
+            start.answered, start.answered_t = self.lines, t
+            if start.seen and start.seen[-1].block is not None:
+                self._cached = None
+
+    def _program(self, number: int, message: str, rank: str, prefix: str, pid: int | None) -> None:
         start = self._start
         phases = start.phases
         if message.startswith("Load weight"):
@@ -181,7 +192,9 @@ class Findings:
             return
         if "%|" in message or "% Completed" in message:
             start.moved, start.bars = number, start.bars + 1
-        place, block = self._traces.feed(number, message, rank, prefixed, pid, phases.now)
+        place, block = self._traces.feed(number, message, rank, prefix, pid, phases.now)
+        if place == "line" and _HEADS.search(message) is not None:
+            self._traces.next_is(pid, "scheduler")
         if message[:1] == "\t" and place == "line":
             return  # a listing (assembly, a table): thousands of them, and none tells a cause
         if place in _MATCHED:
@@ -215,11 +228,13 @@ class Findings:
             return
         if found or place == "exception":
             phase = phase_of_text(low) or (phase_of_frames(block.frames) if block is not None else "") or phase
-        for rule, groups in found:
-            if place in rule.where and self._fits(rule, block, phase):
-                self._keep(Seen(number, message, rule, groups, place, block, rank, phase, start.phases.served))
-                kept = True
-                break
+        fitting = [x for x in found if place in x[0].where and self._fits(x[0], block, phase)]
+        if fitting:
+            # a rule that knows only the exception's class and where it was raised yields to one that reads the message
+            told = next((x for x in fitting if x[0].role == "consequence"), None) if fitting[0][0].generic else None
+            rule, groups = told or fitting[0]
+            self._keep(Seen(number, message, rule, groups, place, block, rank, phase, start.phases.served))
+            kept = True
         if not kept:
             if place == "exception" and block is not None:
                 self._keep(Seen(number, message, None, {}, place, block, rank, phase, start.phases.served))
@@ -239,6 +254,7 @@ class Findings:
 
     def _keep(self, seen: Seen) -> None:
         start, rule = self._start, seen.rule
+        seen.t = start.last
         if rule is not None and rule.id == "asgi":
             start.counts["asgi-mark"] = 1
             return
@@ -259,13 +275,17 @@ class Findings:
         for rule, groups in self._rules.find(inner):
             if rule.role == "benign":
                 continue
-            if rule.role != "wrapper" and ("exception" in rule.where or "message" in rule.where):
+            if rule.role != "wrapper" and self._quoted(rule, wrapper):
+                wrapper.quotes = True
                 seen = Seen(
                     wrapper.line, wrapper.text, rule, groups, wrapper.place, wrapper.block, wrapper.rank, wrapper.phase,
                     wrapper.served, inner=True,
                 )  # fmt: skip
                 self._start.keep(seen)
                 return
+
+    def _quoted(self, rule: Rule, wrapper: Seen) -> bool:
+        return not rule.where.isdisjoint(("exception", "message")) and self._fits(rule, wrapper.block, wrapper.phase)
 
     # ---- the unit
 

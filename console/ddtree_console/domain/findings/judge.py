@@ -9,15 +9,23 @@ from typing import Any
 from ddtree_console.domain.findings import attempts as memory
 from ddtree_console.domain.findings import remedies, stalls, unitside, wording
 from ddtree_console.domain.findings.attempts import Attempted
+from ddtree_console.domain.findings.blocks import Block
+from ddtree_console.domain.findings.rules import Rule
 from ddtree_console.domain.findings.start import Seen, Start
-from ddtree_console.domain.findings.types import Evidence, Finding
+from ddtree_console.domain.findings.types import Evidence, Finding, Remedy
 
 GENERIC, EXPLAINED, ANCHORED, PASSED = 20, 6, 30, 15
 CERTAIN = 90
 """strength from which a line says something by itself: a compiler's, the kernel's."""
 KEPT_EVIDENCE = 6
+QUOTING = 9
+"""strength of a wrapper whose quotation is known: below any consequence that tells something."""
+ANSWERS_S = 5.0
+"""an answer so long after the scheduler's end comes from a process that did not end with it."""
+LINKED = frozenset(("rendezvous-failed", "peer-rank-died", "native-crash", "slow-rank-timeout", "unknown"))
+"""what one rank prints because another one fails."""
 HINTS = ("stalled-rendezvous", "stalled-lock", "stalled-io", "stalled-dead-child", "benign-warning")
-"""a badge of these is only kept for when a silence has to be read."""
+"""a badge of these is only kept for when a silence has to be read, unless it is about a flag."""
 CAUGHT = frozenset(("python-module-missing", "shared-lib-missing", "torch-abi-mismatch", "hub-access"))
 """imports and downloads are often tried."""
 _BY_NEXT = re.compile(r"(?:subprocess\.)?CalledProcessError\b|KeyError\b|StopIteration\b")
@@ -46,12 +54,16 @@ def findings(
         # the new start has said nothing of its own: what ended the one before it still stands
         earlier = _cause(before, remedies.Maker({**given, **before.flags}, build, attempts[:-1], edited), True)
         main = earlier or main
-    shown = [s for s in start.seen if s.rule is not None and s.rule.role == "badge" and s.rule.slug not in HINTS]
+    shown = [s for s in start.seen if s.rule is not None and s.rule.role == "badge" and _shown(s.rule)]
     badges = [_made(s, start, maker, False) for s in shown]
     if main is None:
         slow = stalls.slow(start)
         badges = [*([slow] if slow is not None else []), *badges]
     return (*([main] if main is not None else []), *_distinct(badges))
+
+
+def _shown(rule: Rule) -> bool:
+    return rule.slug not in HINTS or bool(rule.about)
 
 
 def _distinct(found: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -69,6 +81,8 @@ def score(seen: Seen, start: Start) -> int:
         value = rule.strength
         if rule.role == "consequence":
             return value
+    if seen.quotes:
+        return QUOTING
     if block is not None and block.anchored:
         value += ANCHORED
     if seen.line < start.moved and seen.place != "kernel":
@@ -102,6 +116,8 @@ def _cause(start: Start, maker: remedies.Maker, closed: bool) -> Finding | None:
     if start.stopped and (seen is None or seen.rule is None or seen.rule.role == "consequence"):
         return None
     told = unitside.slug_of_exit(start.exit.get("code", ""), start.exit.get("status", ""), start.exit.get("result", ""))
+    if seen is not None and _lives_on(seen, start):
+        return _zombie(seen, start)
     weak = seen is None or (seen.rule is not None and seen.rule.role == "consequence")
     known = seen is not None and seen.rule is not None and seen.rule.slug == told
     if told and not known and (weak or told == "host-memory-short"):
@@ -114,6 +130,28 @@ def _cause(start: Start, maker: remedies.Maker, closed: bool) -> Finding | None:
     if seen.rule is None:
         return _unknown(seen, start, fatal)
     return _made(seen, start, maker, fatal)
+
+
+def _lives_on(seen: Seen, start: Start) -> bool:
+    """Whether the scheduler ended and the main process goes on to answer what needs no scheduler."""
+    if start.over or not _ended(seen.block) or not start.moved < seen.line < start.answered:
+        return False
+    return seen.t is None or start.answered_t is None or start.answered_t - seen.t >= ANSWERS_S
+
+
+def _zombie(seen: Seen, start: Start) -> Finding:
+    return Finding(
+        slug="zombie-service",
+        summary="The scheduler ended with an exception and the main process lives: the unit stays active and "
+        "/v1/models and /health answer, but no token comes.",
+        confidence=0.8,
+        fatal=True,
+        evidence=_evidence(seen, start),
+        remedies=(Remedy("Restart the service; newer releases end by themselves.", command="systemctl restart UNIT"),),
+        rules_out=("An answer of /v1/models or /health proves nothing here: the main process gives it.",),
+        phase=seen.phase or start.phases.now,
+        rule="zombie-answers",
+    )
 
 
 def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
@@ -129,9 +167,12 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
         return bool(start.over) and closed and rule.slug != "unknown"
     if start.over or start.silent >= stalls.AFTER_ERROR_S:
         return True
-    if seen.line < start.moved or rule is None or rule.role in ("wrapper", "symptom"):
-        return False
     block = seen.block
+    if seen.line < start.moved or rule is None or rule.role == "wrapper":
+        return False
+    if rule.role == "symptom":
+        # it names what most often stands behind it: enough at the end of a log, where the engine says that it ended it
+        return closed and _ended(block) and slug_of(seen) not in LINKED
     if block is not None and block.anchored:
         return True
     if not closed:
@@ -143,6 +184,10 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
     if block is None or start.ordinary > seen.line:
         return False
     return rule.slug not in CAUGHT or any(s.block is block and s is not seen and _failed(s) for s in start.seen)
+
+
+def _ended(block: Block | None) -> bool:
+    return block is not None and (block.root or block).kind == "scheduler"
 
 
 def _failed(seen: Seen) -> bool:
@@ -159,6 +204,8 @@ def _evidence(seen: Seen, start: Start) -> tuple[Evidence, ...]:
             out.append(Evidence(line, text))
 
     slug = seen.rule.slug if seen.rule is not None else ""
+    if slug == "unknown" and start.tail:  # a line that decides nothing: what looks worst before it is shown instead
+        return tuple(Evidence(n, x) for n, x in start.tail)
     for other in start.seen:
         if other.rule is not None and other.rule.slug == slug and slug:
             add(other.line, other.text)
@@ -170,7 +217,10 @@ def _evidence(seen: Seen, start: Start) -> tuple[Evidence, ...]:
         ):
             add(other.line, other.text)
     for other in start.seen:
-        if other.rule is not None and other.rule.role in ("consequence", "wrapper") and other.line > seen.line:
+        rule = other.rule
+        if rule is None or rule.slug == "unknown":  # `Received sigquit` decides nothing
+            continue
+        if rule.role in ("consequence", "wrapper") and other.line > seen.line:
             add(other.line, other.text)
     return tuple(out)
 
@@ -192,8 +242,11 @@ def _made(seen: Seen, start: Start, maker: remedies.Maker, fatal: bool) -> Findi
     rule = seen.rule
     assert rule is not None
     slug = slug_of(seen)
-    values = maker.values(seen.groups)
-    stuck = memory.between(slug, maker.fraction, maker.attempts)
+    groups = seen.groups
+    if slug == "kv-budget-too-small" and start.used:
+        groups = {"weights": f"{max(start.used.values()):.4f}", **groups}
+    values = maker.values(groups)
+    stuck = memory.between(slug, maker.fraction, maker.attempts) if maker.has(memory.FRACTION) else ""
     if stuck:
         slug = "kv-budget-too-small"
     summary = wording.fill(rule.summary, values) or slug.replace("-", " ")
@@ -203,12 +256,12 @@ def _made(seen: Seen, start: Start, maker: remedies.Maker, fatal: bool) -> Findi
         confidence=rule.confidence,
         fatal=fatal,
         evidence=_evidence(seen, start),
-        remedies=maker.make(rule, slug, seen.groups, seen.phase, bool(stuck)),
+        remedies=maker.make(rule, slug, groups, seen.phase, bool(stuck)),
         rules_out=tuple(wording.fill(x, values) for x in (*rule.rules_out, *_ruled_out(start))),
         phase=seen.phase or start.phases.now,
         rule=rule.id,
     )
-    return maker.blamed(found, rule, seen.groups)
+    return maker.blamed(found, rule, groups)
 
 
 def _ruled_out(start: Start) -> tuple[str, ...]:

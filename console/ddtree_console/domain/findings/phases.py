@@ -78,6 +78,10 @@ class Phases:
             "Uvico": self._http,
             "Appli": self._http,
             "The s": self._ready,
+            "vLLM ": self._nccl,
+            "sglan": self._nccl,
+            "Model": self._took,
+            "Graph": self._took,
         }
 
     def feed(self, message: str) -> bool:
@@ -101,6 +105,16 @@ class Phases:
             return "distributed"
         return "" if "ends" in msg and self.now == "distributed" else None
 
+    def _nccl(self, msg: str) -> str | None:
+        return (
+            "distributed" if " is using nccl==" in msg and self.now in ("", "imports") and not self._weights else None
+        )
+
+    def _took(self, msg: str) -> str | None:
+        if msg.startswith("Model loading took"):
+            return "" if "weights" in self.now else None
+        return "" if msg.startswith("Graph capturing finished") and "graphs" in self.now else None
+
     def _weight(self, msg: str) -> str | None:
         if msg.startswith("Load weight begin"):
             self._weights += self.now not in ("weights", "draft weights")
@@ -108,6 +122,8 @@ class Phases:
         return "" if msg.startswith("Load weight end") and "weights" in self.now else None
 
     def _loading(self, msg: str) -> str | None:
+        if msg.startswith("Loading model weights took"):
+            return "" if "weights" in self.now else None
         if "weights" in self.now or not ("shards" in msg or "Starting to load model" in msg):
             return None
         return "weights" if not self._weights else None

@@ -73,7 +73,7 @@ class Maker:
 
     def has(self, name: str) -> bool:
         """Whether the build has that flag; True while nothing is known of the build."""
-        return self._build is None or name in self._build
+        return self._build is None or name in self._build or name in self.flags
 
     def spell(self, name: str, value: Value) -> tuple[str, Value] | None:
         """The flag as this build calls it, None where it has nothing of the kind."""
@@ -95,6 +95,8 @@ class Maker:
     def make(self, rule: Rule, slug: str, groups: Mapping[str, str], phase: str, stuck: bool) -> tuple[Remedy, ...]:
         """The rule's remedies that apply here, in order."""
         groups = {**groups, **_derived(groups)}
+        if "weights" in groups:  # the share that the weights took, by the log's own figures, is the least fraction
+            groups.setdefault("minimum", groups["weights"])
         values = self.values(groups)
         out: list[Remedy] = []
         for row in rule.remedies:
@@ -171,7 +173,7 @@ class Maker:
         return Edit(target, spelt[0], op, spelt[1])
 
     def _fraction(self, op: str, named: float | None, stuck: bool) -> Edit | None:
-        """Which fraction: what the program computed, else between what was refused; None where that was tried."""
+        """Which fraction: what was computed, else between what was refused; None where that was tried."""
         now, low, high = self.fraction, memory.refused_low(self.attempts), memory.refused_high(self.attempts)
         if stuck or not self.has(FRACTION):
             return None
@@ -180,9 +182,14 @@ class Maker:
                 return None
             if high is not None and now is not None and high > now:
                 return Edit("flag", FRACTION, op, round((now + high) / 2, 3)) if high - now >= memory.ROOM else None
+            if now is None and low is not None and high is not None:  # this start's own fraction is not known
+                return Edit("flag", FRACTION, op, round((low + high) / 2, 3)) if high - low >= memory.ROOM else None
             if named is not None:
                 above = math.floor(named * 100 + 1) / 100  # the program says `above`: the next hundredth
-                return Edit("flag", FRACTION, op, above) if above < 1 else None
+                if above >= 1:
+                    return None
+                if now is None or above > now:
+                    return Edit("flag", FRACTION, op, above)
             return Edit("flag", FRACTION, op)
         if now is None:
             return Edit("flag", FRACTION, op)

@@ -82,6 +82,11 @@ class Rule:
     cases: tuple[str, ...] = ()
     family: str = ""
 
+    @property
+    def generic(self) -> bool:
+        """Whether it knows only an exception's class and what was under way."""
+        return self.role == "symptom" and self.strength < STRENGTH["wrapper"]
+
 
 def _words(raw: Any) -> tuple[str, ...]:
     if isinstance(raw, str):

@@ -86,7 +86,8 @@ def finding(start: Start, flags: Mapping[str, Any]) -> Finding | None:
 def dead_child(start: Start, flags: Mapping[str, Any], killed: Seen) -> Finding | None:
     """The stall of a launcher that waits for ever for a killed child, as the data-parallel controller does."""
     parallel = _many(flags) or any(s.rule is not None and s.rule.id == "dp-launch" for s in start.seen)
-    if killed.place != "kernel" or not parallel or start.over or start.silent < AFTER_ERROR_S:
+    left = killed.line < start.moved and bool(start.began_by - start.ended_by)  # others went on after the kill
+    if killed.place != "kernel" or not (parallel or left) or start.over or start.silent < AFTER_ERROR_S:
         return None
     slug = "stalled-dead-child"
     return Finding(

@@ -13,6 +13,7 @@ from ddtree_console.domain.findings.phases import Phases
 from ddtree_console.domain.findings.rules import Rule
 
 KEPT, KEPT_OF_RULE, TEXT = 96, 4, 500
+_AVAILABLE = re.compile(r"avail mem=(\d{1,6}(?:\.\d{1,4})?) GB")
 _ARGUMENT = re.compile(r"[( ]([a-z][a-z0-9_]{1,60})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,()\s]{1,100})")
 
 
@@ -31,6 +32,9 @@ class Seen:
     served: bool = False
     inner: bool = False
     """found in what a wrapper's line quotes."""
+    quotes: bool = False
+    """a wrapper whose quotation is known: that decides, not the wrapper."""
+    t: float | None = None
 
 
 @dataclass(eq=False)
@@ -55,6 +59,9 @@ class Start:
     """code, status, result of the main process."""
     stopped: int = 0
     """line at which somebody asked it to stop, 0 for never: what dies after it is no failure."""
+    answered: int = 0
+    """line of the newest answer to a probe (/health, /v1/models): the main process lives."""
+    answered_t: float | None = None
     lines: int = 0
     began: float | None = None
     last: float | None = None
@@ -70,9 +77,20 @@ class Start:
     began_by: set[str] = field(default_factory=set)
     ended_by: set[str] = field(default_factory=set)
     """ranks that began and that ended to read weights."""
+    free: dict[str, float] = field(default_factory=dict)
+    """rank -> GB free before the first weights."""
+    used: dict[str, float] = field(default_factory=dict)
+    """rank -> share of that which all weights so far have taken."""
 
     def ranks(self, rank: str, message: str) -> None:
-        """Keeps who reads weights."""
+        """Keeps who reads weights, and what they leave."""
+        found = _AVAILABLE.search(message)
+        if found is not None and len(self.free) < 4096:
+            free = float(found.group(1))
+            if message.startswith("Load weight begin"):
+                self.free.setdefault(rank, free)
+            elif 0 < free < self.free.get(rank, 0.0):
+                self.used[rank] = 1 - free / self.free[rank]
         if rank and len(self.began_by) < 4096:
             if message.startswith("Load weight begin"):
                 self.began_by.add(rank)

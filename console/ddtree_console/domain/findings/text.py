@@ -15,27 +15,30 @@ _SQUARE = re.compile(
     r"\[(?:(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?P<a>[^\]]{0,60})|(?P<b>" + _RANKS + r")"
     r"|[EWIF]\d{3,4} \d\d:\d\d:\d\d[^\]]{0,80}|\s*\d{1,9}\.\d{3,9})\](?:: ?| |(?=\[)|$)"
 )
-_ROUND = re.compile(r"\((?P<a>[A-Za-z][\w.:-]{0,60}?)(?:,? (?:pid|ip)=[\w.:]+)+\)(?: |$)")
+_ROUND = re.compile(
+    r"\((?P<a>[A-Za-z][\w.:-]{0,60}?)(?:,? (?:pid|ip|rank|world_size|dp_rank|tp_rank)=[\w.:]+)+\)(?: |$)"
+)
 _STAMP = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
     r"(?: - (?:[\w.]{1,60} - )?[A-Z]{4,8} -(?: [\w.]{1,60} -)?|:| \|)?(?: |$)"
 )
 _LEVEL = re.compile(
     # uvicorn pads its levels to one width; elsewhere further spaces belong to the message: a frame's indentation
+    r"[EWIFV]\d{4} \d\d:\d\d:\d\d\.\d{3,9} +\d+ \S{1,200}:\d+\](?: |$)|"
     r"(?:ERROR: {4}(?! )|INFO: {5}(?! )|WARNING: {2}(?! )|(?:ERROR|WARNING|WARN|INFO|CRITICAL|DEBUG|FATAL)(?:: ?|$| ))"
     r"(?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./]+\.(?:py|cpp|cc):\d+\]:? ?)?"
 )
 _PIPE = re.compile(r"[\w.-]{1,40}\s*\| ")
-_BEGINS = frozenset("[(EWICDF0123456789")
+_BEGINS = frozenset("[(EWICDFV0123456789")
 """what the prefixes begin with."""
 
 
 class Line(NamedTuple):
-    """rank: '' where the line names none. message: without prefixes. prefixed: whether any prefix stood before it."""
+    """rank: '' where the line names none. message: without prefixes. prefix: what stood before it, '' for nothing."""
 
     rank: str
     message: str
-    prefixed: bool
+    prefix: str
 
 
 def pieces(text: str) -> list[str]:
@@ -72,7 +75,7 @@ def strip(line: str) -> Line:
             rank = line[20:close].strip()
             at = close + 2 if line[close + 1 : close + 2] == " " else close + 1
             if line[at : at + 1] not in _BEGINS:
-                return Line(rank, line[at:], True)
+                return Line(rank, line[at:], line[:at])
     for _ in range(5):
         if at >= end:
             break
@@ -89,7 +92,7 @@ def strip(line: str) -> Line:
             if match is None:
                 break
             rank = match.group("a")  # of several the innermost: (APIServer pid=1) (Worker_TP1 pid=9)
-        elif first in "EWICDF":
+        elif first in "EWICDFV":
             match = _LEVEL.match(line, at)
             if match is None:
                 break
@@ -103,5 +106,5 @@ def strip(line: str) -> Line:
                 break
         at = match.end()
     if at == 0:
-        return Line("", line, False)
-    return Line(rank, line[at:], True)
+        return Line("", line, "")
+    return Line(rank, line[at:], line[:at])
