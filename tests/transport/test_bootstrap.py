@@ -16,7 +16,7 @@ import pytest
 from ddtree_console.domain.spec import Host, Service
 from ddtree_console.transport import archive, installer, python_of
 from ddtree_console.transport.base import Transport, TransportError
-from ddtree_console.transport.bootstrap import HostCode, installer_text
+from ddtree_console.transport.bootstrap import HostCode, Later, installer_text
 from ddtree_console.transport.ssh import SshTransport
 from tests.transport.conftest import SshBox
 
@@ -302,3 +302,12 @@ async def test_only_interpreters_that_root_alone_can_change(rig: Rig) -> None:
     folder.chmod(0o755)
     os.chown(folder, 65534, 65534)
     assert not await python_of.roots_own(transport, str(folder / "python3"))
+
+
+def test_code_that_is_made_when_it_is_asked_for_is_the_code_that_was_named() -> None:
+    made = [archive.build(), archive.build()]
+    later = Later(lambda: made.pop(0))
+    assert (later.hash, later.data) == (CODE.hash, CODE.data)
+    changed = [archive.build(), archive.build([{"id": "another"}])]
+    with pytest.raises(TransportError, match="start the console again"):
+        Later(lambda: changed.pop(0)).data  # noqa: B018

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import functools
 import getpass
 import json
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ddtree_console.domain.spec import Host
 from ddtree_console.transport import archive, installer, python_of
@@ -36,8 +35,38 @@ def _packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
-@functools.lru_cache(maxsize=2)
-def installer_text(code: archive.Archive, roots: str) -> bytes:
+class Code(Protocol):
+    """Host code: an Archive, or one that is made when a host lacks it."""
+
+    @property
+    def hash(self) -> str:
+        """Of its bytes."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """The archive."""
+        ...
+
+
+class Later:
+    """Host code of which only the hash is kept: most hosts have it, and its megabytes would stay in memory."""
+
+    def __init__(self, build: Callable[[], archive.Archive]) -> None:
+        self._build = build
+        self.hash = build().hash
+
+    @property
+    def data(self) -> bytes:
+        """Made again. TransportError where the console's own files were changed since it began."""
+        made = self._build()
+        if made.hash != self.hash:
+            cause = "the console's own files changed since it was started"
+            raise TransportError("config", "console", "install the host code", cause, "start the console again")
+        return made.data
+
+
+def installer_text(code: Code, roots: str) -> bytes:
     """The whole installer with the archive inside, for the stdin of `python3 -I -`; about 100 kB."""
     source = Path(installer.__file__).read_bytes()
     lines = [
@@ -62,7 +91,7 @@ class HostCode:
     Starts with what is likely (root or `sudo -n`, python3, code in its place) and mends one thing after each failure.
     """
 
-    def __init__(self, host: Host, code: archive.Archive) -> None:
+    def __init__(self, host: Host, code: Code) -> None:
         self._host, self._code = host, code
         login = "root" if host.local and os.geteuid() == 0 else host.user or getpass.getuser()
         self._sudo = login != "root"
@@ -181,12 +210,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def launcher(rules: Rows | Callable[[], Rows] = ()) -> Callable[[Host], HostCode]:
-    """A launcher factory; the archive is built once, at the first host. rules: of findings, or what reads them then."""
-    built: list[archive.Archive] = []
+    """A launcher factory; the archive is built at the first host. rules: of findings, or what reads them then."""
+    built: list[Later] = []
 
     def make(host: Host) -> HostCode:
         if not built:
-            built.append(archive.build(rules() if callable(rules) else rules))
+            built.append(Later(lambda: archive.build(rules() if callable(rules) else rules)))
         return HostCode(host, built[0])
 
     return make
