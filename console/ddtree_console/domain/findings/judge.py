@@ -179,7 +179,7 @@ def _fatal(seen: Seen, start: Start, closed: bool) -> bool:
         return False
     # The log ends here. A compiler's line was the end when failures followed it; so was an exception, unless the
     # program went on after it, or it is of a kind that programs catch.
-    if any(s.line > seen.line and _failed(s) for s in start.seen):
+    if any(s.line > seen.line and _failed(s) and s.text != seen.text for s in start.seen):  # not another rank's own
         return True
     if block is None or start.ordinary > seen.line:
         return False

@@ -108,7 +108,7 @@ def _of(start: Start, flags: Mapping[str, Any]) -> str:
     if start.ended_by and start.began_by - start.ended_by:
         return "stalled-dead-child"  # the others have read as many bytes and are done
     if phase in ("", "imports"):
-        if _number(flags, "nnodes") > 1:
+        if _number(flags, "nnodes") > 1 or "NCCL " in start.last_text[:300]:
             return "stalled-rendezvous"
         return "stalled-dead-child" if phase and _many(flags) else "stalled-lock"
     return next((found for word, found in _OF_PHASE if word in phase), "unknown")
