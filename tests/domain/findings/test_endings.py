@@ -114,6 +114,8 @@ def test_the_fraction_is_computed_from_what_the_weights_left(rules: Rules) -> No
     edit = found.remedies[0].edits[0]
     assert (edit.name, edit.op, edit.value) == ("mem-fraction-static", "raise", 0.31)
     assert found.remedies[0].text == "Raise --mem-fraction-static from 0.2 to at least 0.31."
+    found = verdict(fed(rules, arguments(mem_fraction_static=0.2), loads[1], *scheduler(POOL)))
+    assert found.remedies[0].edits[0].value == 0.28  # a log that begins later: what is free and what the weights took
     # weights that fit are not the reason: the figure says nothing then
     found = verdict(fed(rules, arguments(mem_fraction_static=0.6), *loads, *scheduler(POOL)))
     assert found.remedies[0].edits[0].value is None

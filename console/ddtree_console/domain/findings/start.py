@@ -14,6 +14,7 @@ from ddtree_console.domain.findings.rules import Rule
 
 KEPT, KEPT_OF_RULE, TEXT = 96, 4, 500
 _AVAILABLE = re.compile(r"avail mem=(\d{1,6}(?:\.\d{1,4})?) GB")
+_TAKEN = re.compile(r"mem usage=(\d{1,6}(?:\.\d{1,4})?) GB")
 _ARGUMENT = re.compile(r"[( ]([a-z][a-z0-9_]{1,60})=('[^']{0,300}'|\"[^\"]{0,300}\"|[^,()\s]{1,100})")
 
 
@@ -89,8 +90,11 @@ class Start:
             free = float(found.group(1))
             if message.startswith("Load weight begin"):
                 self.free.setdefault(rank, free)
-            elif 0 < free < self.free.get(rank, 0.0):
-                self.used[rank] = 1 - free / self.free[rank]
+            elif message.startswith("Load weight end"):
+                taken = _TAKEN.search(message)
+                before = self.free.setdefault(rank, free + (float(taken.group(1)) if taken is not None else 0.0))
+                if 0 < free < before:
+                    self.used[rank] = 1 - free / before
         if rank and len(self.began_by) < 4096:
             if message.startswith("Load weight begin"):
                 self.began_by.add(rank)
