@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GIB = 1 << 30
+MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def predict(
 def line(width: int, batch: int, context: int, found: Buffers) -> str:
     """One line for the log."""
     parts = ", ".join(
-        f"{name} {size / GIB:.2f}"
+        f"{name} {size / MIB:,.0f}"
         for name, size in (
             ("logits", found.logits),
             ("indices", found.indices),
@@ -54,5 +54,5 @@ def line(width: int, batch: int, context: int, found: Buffers) -> str:
             ("features", found.features),
         )
     )
-    size = f"{found.total / GIB:.2f} GiB"
+    size = f"{found.total / MIB:,.0f} MiB"
     return f"DDTREE buffers for {width} rows x {batch} requests at context {context}: {size} ({parts})"
