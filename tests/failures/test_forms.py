@@ -51,6 +51,7 @@ FORMS: dict[str, Callable[[list[str]], list[str]]] = {
     "a worker on every line": prefixed("(EngineCore pid=7) (Worker_TP1 pid=2001) ERROR 04-06 14:51:04 [core.py:7] "),
     "a rank on every line": prefixed("[rank1]: "),
     "no journal": lambda rows: [text for _, _, text in parts(rows)],
+    "seconds since the start": lambda rows: [f"{9 + n * 0.25:8.3f} {x}" for n, (_, _, x) in enumerate(parts(rows))],
     "newest first": lambda rows: rows[::-1],
     "from the middle": middle,
     "two processes": two("4001"),

@@ -18,6 +18,8 @@ _HEAD = re.compile(
     r"|(?P<unix>\d{9,11}\.\d{3,9})|\[ *(?P<mono>\d{1,9}\.\d{3,9})\])"
     r" (?P<host>[\w.-]+) (?P<ident>[^\s\[\]:]{1,64})(?:\[(?P<pid>\d{1,9})\])?: ?"
 )
+# Recorders write the seconds since the start before each line, as `ts -s '%.s'` and the recordings of this project do.
+_ELAPSED = re.compile(r" {0,7}(\d{1,7}\.\d{3,6}) (?=\S|$| )")
 _MARKER = re.compile(r"-- (?:.*) --$|-- (?:Boot|Reboot|Logs|Journal|No entries)\b|-- cursor: ")
 _STAMP = re.compile(r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 _MONTHS = {
@@ -51,9 +53,17 @@ class Reader:
         self._months: dict[str, int] = {}
         self._export: dict[str, str] = {}
         self._headed = False
+        self._elapsed: bool | None = None
+        """whether lines begin with seconds since the start; the first line tells."""
 
     def feed(self, line: str) -> Iterable[Entry]:
         """The entries that this line completes: one for most lines, none for markers and halves of an export."""
+        if self._elapsed is not False:
+            seconds = _ELAPSED.match(line)
+            if self._elapsed is None and line.strip():
+                self._elapsed = seconds is not None
+            if seconds is not None and self._elapsed:
+                return (Entry(line[seconds.end() :], float(seconds.group(1)), head=seconds.end()),)
         if line[6:7] == " " and line[9:10] == ":" == line[12:13] and line[15:16] == " " and not self._export:
             found = self._short(line)
             if found is not None:
