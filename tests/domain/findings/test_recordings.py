@@ -73,3 +73,16 @@ def test_three_thousand_lines_of_ptx_hide_nothing(rules: Rules) -> None:
     assert found is not None
     assert any("sm_86" in piece.text for piece in found.evidence)
     assert not any("disable" in edit.name for remedy in found.remedies for edit in remedy.edits)
+
+
+@pytest.mark.parametrize(("fraction", "said"), [(0.005, True), (0.88, False)])
+def test_the_weights_share_is_said_only_where_it_explains(fraction: float, said: bool, rules: Rules) -> None:
+    engine = Findings(rules)
+    for line in recordings.load("memory-pool-too-small").text():
+        engine.feed(line.replace("mem_fraction_static=0.005", f"mem_fraction_static={fraction}"))
+    engine.end()
+    found = engine.verdict()
+    assert found is not None
+    assert ("they alone take 0.0086" in found.summary) is said
+    edit = found.remedies[0].edits[0]
+    assert (edit.name, edit.op, edit.value) == ("mem-fraction-static", "raise", 0.01 if said else None)

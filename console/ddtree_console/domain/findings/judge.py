@@ -243,8 +243,10 @@ def _made(seen: Seen, start: Start, maker: remedies.Maker, fatal: bool) -> Findi
     assert rule is not None
     slug = slug_of(seen)
     groups = seen.groups
-    if slug == "kv-budget-too-small" and start.used:
-        groups = {"weights": f"{max(start.used.values()):.4f}", **groups}
+    share = max(start.used.values(), default=0.0)
+    # A share below the fraction in force explains nothing: the weights fitted, something else was too large.
+    if slug == "kv-budget-too-small" and share > (maker.fraction or 0.0):
+        groups = {"weights": f"{share:.4f}", **groups}
     values = maker.values(groups)
     stuck = memory.between(slug, maker.fraction, maker.attempts) if maker.has(memory.FRACTION) else ""
     if stuck:
