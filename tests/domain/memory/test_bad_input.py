@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ddtree_console.domain.memory.estimate import estimate
@@ -107,6 +107,8 @@ NAMES = (
     st.one_of(st.none(), st.integers()),
     st.text(max_size=10),
 )
+@example(models.QWEN3_30B, {"mlp_only_layers": True}, {}, [1], None, "")
+@example(models.QWEN3_30B, {"mlp_only_layers": "1,2"}, {}, [1], None, "")
 @settings(max_examples=150, deadline=None)
 def test_nothing_raises(
     config: dict[str, Any], lies: dict[str, Any], flags: dict[str, Any], free: list[int], size: Any, release: str

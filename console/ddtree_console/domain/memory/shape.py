@@ -180,6 +180,8 @@ def _mlp(raw: Mapping[str, Any], layers: int) -> dict[str, int]:
     each = whole(raw, "num_experts_per_tok", most=10**5)
     step, first = whole(raw, "decoder_sparse_step", 1), whole(raw, "first_k_dense_replace", 0)
     only = raw.get("mlp_only_layers") or ()
+    if not isinstance(only, (list, tuple)):
+        raise Unknown(f"config.json says mlp_only_layers = {str(only)[:40]!r}")
     sparse = sum(i >= first and (i + 1) % step == 0 and i not in only for i in range(layers))
     dense = whole(raw, "intermediate_size", 0, 10**7)
     return {
