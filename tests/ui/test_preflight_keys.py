@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from ddtree_console.domain.drift import signature
 from ddtree_console.domain.spec import Profile
 from ddtree_console.services.errors import HostError
+from ddtree_console.ui.app import ConsoleApp
 from ddtree_console.ui.screens.confirm import ConfirmScreen
 from ddtree_console.ui.screens.deploy import DeployScreen
 from ddtree_console.ui.screens.host import HostScreen
@@ -33,6 +35,13 @@ def asked(double: DoubleConsole, what: str) -> list[tuple[Any, ...]]:
     return [a for a in double.asked if a[0] == what]
 
 
+async def opened(pilot: Pilot[str], app: ConsoleApp) -> None:
+    """The console has its services and a first snapshot. Not `settle`: a check that is held back never settles."""
+    await pilot.pause()
+    while app.services is None or not app.snapshot.hosts:
+        await pilot.pause(0.01)
+
+
 async def test_the_editor_checks_once_when_it_opens_and_again_with_c() -> None:
     double = DoubleConsole(FAILED)
     app = make(double)
@@ -51,9 +60,7 @@ async def test_while_it_runs_the_form_can_be_used() -> None:
     double.gate = asyncio.Event()
     app = make(double)
     async with app.run_test(size=(160, 48)) as pilot:
-        await pilot.pause()
-        while app.services is None or not app.snapshot.hosts:
-            await pilot.pause(0.01)
+        await opened(pilot, app)
         await pilot.press("e")
         while not asked(double, "preflight"):
             await pilot.pause(0.01)
@@ -163,9 +170,7 @@ async def test_enter_waits_for_the_checks(good: bool) -> None:
     double.gate = asyncio.Event()
     app = make(double)
     async with app.run_test(size=(160, 48)) as pilot:
-        await pilot.pause()
-        while app.services is None or not app.snapshot.hosts:
-            await pilot.pause(0.01)
+        await opened(pilot, app)
         await pilot.press("d")
         while not asked(double, "preview"):
             await pilot.pause(0.01)

@@ -13,10 +13,10 @@ import asyncssh
 from ddtree_console.domain.spec import Host
 from ddtree_console.transport import ssh_errors
 from ddtree_console.transport.address import reachable
-from ddtree_console.transport.base import Completed, Process, TransportError
+from ddtree_console.transport.base import Completed, Process
 from ddtree_console.transport.ssh_errors import BROKEN, FAILED
 from ddtree_console.transport.ssh_hostkey import HostKeys, Where, files
-from ddtree_console.transport.stream import StreamProcess, Streams, finish
+from ddtree_console.transport.stream import StreamProcess, Streams, completed
 from ddtree_console.transport.words import command_line
 
 LIMIT = 5.0
@@ -189,16 +189,8 @@ class SshTransport:
     async def run(self, argv: Sequence[str], stdin: bytes = b"", timeout: float = 30.0) -> Completed:
         """A short command; TransportError(timeout) when it takes longer. Two at most at once."""
         async with self._short:
-            streams = await self._spawn(argv)
-            try:
-                async with asyncio.timeout(timeout):
-                    out, err = await finish(streams, stdin, BROKEN)
-                    return Completed(await streams.wait(), out, err)
-            except TimeoutError as error:
-                cause = f"no end within {timeout:g} s"
-                raise TransportError("timeout", self.name, argv[-1], cause, "look at the host's load") from error
-            finally:
-                streams.abandon()
+            streams = await self._spawn(argv)  # first: it refuses what may not stand on a command line
+            return await completed(self.name, argv[-1], streams, stdin, timeout, BROKEN)
 
     async def start(self, argv: Sequence[str]) -> Process:
         """A long-lived command."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ddtree_console.transport.base import TransportError
+from ddtree_console.transport.base import Completed, TransportError
 from ddtree_console.transport.words import Lines
 
 CHUNK = 256 * 1024
@@ -134,3 +134,18 @@ async def finish(streams: Streams, stdin: bytes, broken: tuple[type[BaseExceptio
 
     _, out, err = await asyncio.gather(feed(), drain(streams.stdout), drain(streams.stderr))
     return out, err
+
+
+async def completed(
+    host: str, action: str, streams: Streams, stdin: bytes, timeout: float, broken: tuple[type[BaseException], ...]
+) -> Completed:
+    """A short command fed and read to its end; TransportError(timeout) when it takes longer than `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            out, err = await finish(streams, stdin, broken)
+            return Completed(await streams.wait(), out, err)
+    except TimeoutError as error:
+        cause = f"no end within {timeout:g} s"
+        raise TransportError("timeout", host, action, cause, "look at the host's load") from error
+    finally:
+        streams.abandon()

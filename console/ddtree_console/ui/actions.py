@@ -32,7 +32,7 @@ class OperatorActions(App[str]):
     @property
     def snapshot(self) -> FleetSnapshot:
         """The newest snapshot."""
-        raise NotImplementedError
+        raise NotImplementedError  # the app brings it; Textual's metaclass leaves no room for ABC
 
     # what is chosen
 

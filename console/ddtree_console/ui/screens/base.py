@@ -51,7 +51,7 @@ class ConsoleScreen(Screen[None]):
 
     def body(self) -> Iterable[Widget]:
         """The widgets between title and keys."""
-        raise NotImplementedError
+        raise NotImplementedError  # each screen brings its own; Textual's metaclass leaves no room for ABC
 
     def target(self) -> str:
         """HOST/SERVICE that keys act on, '' for none."""
@@ -59,11 +59,11 @@ class ConsoleScreen(Screen[None]):
 
     def title_pieces(self, snapshot: FleetSnapshot, now: float) -> list[Piece]:
         """The title."""
-        raise NotImplementedError
+        raise NotImplementedError  # each screen brings its own; Textual's metaclass leaves no room for ABC
 
     def draw(self, snapshot: FleetSnapshot, now: float) -> None:
         """Puts a snapshot on the screen; only what changed is repainted."""
-        raise NotImplementedError
+        raise NotImplementedError  # each screen brings its own; Textual's metaclass leaves no room for ABC
 
     def draw_before(self) -> bool:
         """Draws what there is before the services: the first frame. False where that is the same as always."""

@@ -58,7 +58,7 @@ class LaunchKeys(ConsoleScreen):
 
     def built(self) -> forms.Built:
         """The profile as edited, or what is wrong."""
-        raise NotImplementedError
+        raise NotImplementedError  # each screen brings its own; Textual's metaclass leaves no room for ABC
 
     def edited(self) -> bool:
         """Whether it differs from what is stored."""
@@ -70,7 +70,7 @@ class LaunchKeys(ConsoleScreen):
 
     def show_marks(self) -> None:
         """Puts marks and memory of the form's profile on the screen."""
-        raise NotImplementedError
+        raise NotImplementedError  # each screen brings its own; Textual's metaclass leaves no room for ABC
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """`a` deploys only what a remedy made."""
@@ -215,7 +215,7 @@ class LaunchKeys(ConsoleScreen):
 
     async def fill(self, base: Profile) -> None:
         """Puts a profile into the form."""
-        raise NotImplementedError
+        raise NotImplementedError  # each screen brings its own; Textual's metaclass leaves no room for ABC
 
     def may_leave(self) -> bool:
         """False, once, while there are edits that are not saved; a remedy nobody touched can be had again by `a`."""
