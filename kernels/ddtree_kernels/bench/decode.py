@@ -4,93 +4,48 @@ from __future__ import annotations
 
 import argparse
 import platform
-from collections.abc import Mapping
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import torch
 
 from ddtree_kernels.bench.decode_big import big_rows
-from ddtree_kernels.bench.decode_run import Tally, engine_of, side_by_side
+from ddtree_kernels.bench.decode_profile import kernels
+from ddtree_kernels.bench.decode_run import engine_of, gaps, side_by_side
 from ddtree_kernels.bench.decode_stages import WHOLE, stage_us
+from ddtree_kernels.bench.decode_table import PARTS, Found, by_family, goals, table, total
+from ddtree_kernels.bench.decode_warm import jobs, warm
+from ddtree_kernels.bench.decode_ways import BUDGETS, prompts_of, ways
 from ddtree_kernels.decode.engine import Engine
-from ddtree_kernels.decode.round import STAGES
-from ddtree_kernels.decode.settings import DEFAULT_BUDGET, Settings
+from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models import Pair, load_pair
-from ddtree_kernels.tiny.prompts import UNTRAINED, prompt_set
-
-BUDGETS = (8, 15, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-Parts = dict[str, dict[str, float]]
-_PARTS = (*STAGES, "gap")
-_HEAD = (
-    "mode",
-    "tok/s",
-    "of auto",
-    "of linear",
-    "accept",
-    "round ms",
-    *_PARTS,
-    "untrained tok/s",
-    "of linear",
-    "accept",
-)
 
 
-def ways(budgets: tuple[int, ...]) -> dict[str, Settings]:
-    """What is compared, autoregressive first."""
-    found = {"autoregressive": Settings("autoregressive"), "linear": Settings("linear")}
-    found |= {f"ddtree {budget}": Settings("ddtree", budget) for budget in budgets}
-    found["shadow-linear"] = Settings("shadow-linear", DEFAULT_BUDGET)
-    return found
+class Report:
+    """Lines that are printed as they come, and kept in a file where one is named; what fails is told and passed by."""
 
+    def __init__(self, path: Path | None) -> None:
+        self._out = path.open("w", encoding="utf-8") if path is not None else None
+        self.failures = 0
 
-def _sum(tallies: Mapping[str, Tally], untrained: bool) -> Tally:
-    total = Tally()
-    for name, tally in tallies.items():
-        if (name == UNTRAINED) == untrained:
-            total.add(tally)
-    return total
+    def __call__(self, lines: Iterable[str]) -> None:
+        """Prints and keeps these."""
+        for line in lines:
+            print(line, flush=True)
+            if self._out is not None:
+                print(line, file=self._out, flush=True)
 
-
-def table(found: Mapping[str, Mapping[str, Tally]], parts: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Lines of Markdown. parts: milliseconds by way and part of a round."""
-    lines = ["| " + " | ".join(_HEAD) + " |", "|---" * len(_HEAD) + "|"]
-    totals = {way: (_sum(of, False), _sum(of, True)) for way, of in found.items()}
-    auto, (linear, linear_other) = totals["autoregressive"][0], totals["linear"]
-    for way, (trained, other) in totals.items():
-        cells = [way, f"{trained.speed:.0f}", f"{trained.speed / auto.speed:.2f}"]
-        cells += [f"{trained.speed / linear.speed:.2f}", f"{trained.counts.accept_length or 0:.2f}"]
-        cells += [f"{trained.round_ms:.2f}", *(f"{parts[way][part]:.2f}" for part in _PARTS), f"{other.speed:.0f}"]
-        cells += [f"{other.speed / linear_other.speed:.2f}", f"{other.counts.accept_length or 0:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
-
-
-def parts_of(
-    pair: Pair, settings: Mapping[str, Settings], found: Mapping[str, Mapping[str, Tally]], context: int
-) -> Parts:
-    """Milliseconds of a round's parts: as they ran on a CPU; on a GPU of graphs of their own, `gap` being what the
-    running round takes longer than its graph."""
-    out: Parts = {}
-    for way, of in found.items():
-        total = _sum(of, False)
-        if pair.target.device.type == "cpu":
-            out[way] = {part: total.stage_ms(part) for part in _PARTS}
-        else:
-            alone = {name: us / 1000 for name, us in stage_us(pair, settings[way], context).items()}
-            out[way] = {**alone, "gap": total.round_ms - alone[WHOLE]}
-    return out
-
-
-def by_family(found: Mapping[str, Mapping[str, Tally]], best: str) -> list[str]:
-    """Accept lengths of linear and the best tree by family."""
-    lines = [f"| family | linear accept | {best} accept | {best} of linear, tok/s |", "|---|---|---|---|"]
-    for family, linear in found["linear"].items():
-        tree = found[best][family]
-        cells = [
-            family, f"{linear.counts.accept_length or 0:.2f}", f"{tree.counts.accept_length or 0:.2f}",
-            f"{tree.speed / linear.speed:.2f}",
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    def attempt(self, what: str, do: Callable[[], None]) -> None:
+        """Runs it; an error is told, and the rest goes on."""
+        try:
+            do()
+        except Exception as error:  # any part may fail without its neighbours
+            self.failures += 1
+            traceback.print_exc()
+            self([f"{what} failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"])
 
 
 def machine(device: torch.device) -> str:
@@ -100,34 +55,115 @@ def machine(device: torch.device) -> str:
     return f"CPU {platform.machine()}, one thread, seconds of CPU time, torch {torch.__version__}, float32"
 
 
+def note(line: str) -> None:
+    """Progress, which is no part of the table."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def engines_of(pair: Pair, modes: Mapping[str, Settings], context: int, report: Report) -> dict[str, Engine]:
+    """A decoder for each way; a way whose decoder cannot be made is told and left out."""
+    found: dict[str, Engine] = {}
+    for way, settings in modes.items():
+
+        def make(way: str = way, settings: Settings = settings) -> None:
+            began = time.monotonic()
+            found[way] = engine_of(pair, settings, context)
+            note(f"{way}: ready after {time.monotonic() - began:.1f} s")
+
+        report.attempt(way, make)
+    return found
+
+
+def gpu_parts(pair: Pair, engines: Mapping[str, Engine], prompts: Mapping[str, list[list[int]]], tokens: int,
+              report: Report) -> dict[str, dict[str, float]]:  # fmt: skip
+    """Milliseconds of a round's parts, each a graph of its own; gap: a running round's time outside of its graph."""
+    context = max(len(prompt) for of in prompts.values() for prompt in of) + tokens // 2
+    timed = gaps(engines, [of[0] for of in prompts.values()], tokens)
+    found: dict[str, dict[str, float]] = {}
+    for way, engine in engines.items():
+
+        def measure(way: str = way, engine: Engine = engine) -> None:
+            parts = {name: us / 1000 for name, us in stage_us(pair, engine.settings, context).items()}
+            whole = parts.pop(WHOLE)
+            found[way] = {**parts, "gap": timed[way].gap_ms}
+            in_graph = 1000 * timed[way].graph / max(1, timed[way].counts.rounds)
+            note(f"{way}: whole round as a graph {whole:.3f} ms, in the running decoder {in_graph:.3f} ms, "
+                 f"gap {timed[way].gap_ms:.3f} ms")  # fmt: skip
+
+        report.attempt(f"parts of {way}", measure)
+    return found
+
+
+def summary(found: Found, report: Report) -> int:
+    """What differs from autoregressive, and what the shadow found; how many answers differ."""
+    different = {way: sum(len(t.other) for t in of.values()) for way, of in found.items()}
+    report([f"answers that differ from autoregressive: {different}"])
+    if "shadow-linear" in found:
+        shadow = total(found["shadow-linear"], False).counts
+        report([f"shadow-linear: {shadow.rounds} rounds, {shadow.longer} in which the tree commits more, "
+                f"{shadow.contradictions} contradictions"])  # fmt: skip
+    return sum(different.values())
+
+
+def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
+    """The pair's tables; how many answers differ from autoregressive."""
+    prompts = prompts_of(pair, args.prompts)
+    context = max(len(prompt) for of in prompts.values() for prompt in of) + args.tokens
+    engines = engines_of(pair, ways(args.budgets), context, report)
+    found = side_by_side(engines, prompts, args.tokens, args.repeats, note)
+    if pair.target.device.type == "cpu":
+        sums = {way: total(of, False) for way, of in found.items()}
+        parts = {way: {part: one.stage_ms(part) for part in PARTS} for way, one in sums.items()}
+    else:
+        parts = gpu_parts(pair, engines, prompts, args.tokens, report)
+    trees = [way for way in found if way.startswith("ddtree")]
+    best = max(trees, key=lambda way: total(found[way], False).speed)
+    report(["", f"{args.pair} pair, {machine(pair.target.device)}",
+            f"{args.prompts} held-back prompts a family, at most {args.tokens} tokens each, median of {args.repeats}; "
+            "parts in ms a round", ""])  # fmt: skip
+    report([*table(found, parts), "", *by_family(found, best), "", *goals(found, parts, best)])
+    different = summary(found, report)
+    if args.profile and pair.target.device.type == "cuda":
+        for way in ("linear", best):
+
+            def profiled(way: str = way) -> None:
+                report(["", f"{way}:", "", *kernels(engines[way])])
+
+            report.attempt(f"profile of {way}", profiled)
+    return different
+
+
 def main(argv: list[str]) -> int:
-    """0; 1 where an answer differs in float32 or better, since greedy output is the same in every mode."""
+    """0; 1 where a part failed, or an answer differs in float32, since greedy output is the same in every mode."""
     parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench decode", description=__doc__)
-    parser.add_argument("--model", default="tiny", help="tiny, or a folder with target/ and draft/")
-    parser.add_argument("--prompts", type=int, default=6, help="of each family")
-    parser.add_argument("--tokens", type=int, default=160, help="most tokens of an answer")
+    parser.add_argument("--pair", default="tiny", metavar="DIR", help="tiny, or a folder with target/ and draft/")
+    parser.add_argument("--prompts", type=int, default=4, help="of each family")
+    parser.add_argument("--tokens", type=int, default=128, help="most tokens of an answer")
+    parser.add_argument("--repeats", type=int, help="of every answer, its median counts; 5 on a GPU, else 1")
     parser.add_argument("--budgets", type=lambda text: tuple(map(int, text.split(","))), default=BUDGETS)
+    parser.add_argument(
+        "--profile", action="store_true", help="also the kernels of a linear and of the best ddtree round, on a GPU"
+    )
+    parser.add_argument("--no-big", action="store_true", help="without the Qwen3-8B-shaped pair, on a GPU")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the tables go here too")
     args = parser.parse_args(argv)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    cuda = device.type == "cuda"
+    args.repeats = args.repeats or (5 if cuda else 1)
     torch.set_num_threads(1)
-    pair = load_pair(args.model, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
-    prompts = {
-        family: [pair.tokenizer.encode(text) for text in texts] for family, texts in prompt_set(args.prompts).items()
-    }
-    context = max(len(prompt) for of in prompts.values() for prompt in of) + args.tokens
-    modes = ways(args.budgets)
-    engines: dict[str, Engine] = {way: engine_of(pair, settings, context) for way, settings in modes.items()}
-    found = side_by_side(engines, prompts, args.tokens)
-    best = max((way for way in found if way.startswith("ddtree")), key=lambda way: _sum(found[way], False).speed)
-    print(f"{args.model} pair, {machine(device)}")
-    print(f"{args.prompts} held-back prompts a family, at most {args.tokens} tokens each; parts in ms a round\n")
-    print("\n".join(table(found, parts_of(pair, modes, found, context // 2))), end="\n\n")
-    print("\n".join(by_family(found, best)), end="\n\n")
-    different = {way: sum(len(t.other) for t in of.values()) for way, of in found.items()}
-    shadow = _sum(found["shadow-linear"], False).counts
-    print(f"answers that differ from autoregressive: {different}")
-    print(f"shadow-linear: {shadow.rounds} rounds, {shadow.longer} in which the tree commits more, "
-          f"{shadow.contradictions} contradictions")  # fmt: skip
-    if device.type == "cuda":
-        print("\n" + "\n".join(big_rows(device)))
-    return int(device.type == "cpu" and any(different.values()))
+    report = Report(args.out)
+    began = time.monotonic()
+    if cuda:
+        sizes = ["--pair", args.pair, "--prompts", str(args.prompts), "--tokens", str(args.tokens)]
+        warm(jobs(tuple(ways(args.budgets)), not args.no_big), sizes, note)
+    different: list[int] = []
+
+    def decode() -> None:
+        pair = load_pair(args.pair, device=device, dtype=torch.bfloat16 if cuda else torch.float32)
+        different.append(compare(pair, args, report))
+
+    report.attempt(f"{args.pair} pair", decode)
+    if cuda and not args.no_big:
+        report.attempt("Qwen3-8B-shaped pair", lambda: report(big_rows(device)))
+    note(f"all of it took {time.monotonic() - began:.0f} s")
+    return int(report.failures > 0 or (not cuda and any(different)))

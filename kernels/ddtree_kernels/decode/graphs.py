@@ -1,12 +1,15 @@
 """Whole rounds as CUDA graphs: one launch a round, and the next is launched before the last one's result is read.
 
-NOT YET RUN ON A GPU: written against torch's documentation; on a machine without one only the message of a failure is
-tested. A round's own code is the eager one (round.py), which tests also run with tensors for lengths.
+NOT YET RUN ON A GPU: written against torch's documentation. A round's own code is the eager one (round.py), which tests
+also run on a CPU with tensors for lengths; tests/decode/test_gpu.py holds captured rounds to eager ones.
+
+Everything goes to one stream, so what the host changes between requests (place, sampling numbers, prompts) comes after
+the round that ran ahead. That round's rows lie within engine.reserve, and its seed is dropped by the next request's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 WARM_UP = 3
 """Eager rounds before a capture: kernels are compiled and chosen, libraries make their workspaces."""
+NAMES = {True: "greedy", False: "sampled"}
 
 
 class CaptureError(RuntimeError):
@@ -24,7 +28,10 @@ class CaptureError(RuntimeError):
 
 
 def capture_error(what: str, error: BaseException) -> CaptureError:
-    """The line for a failed capture, worded as SGLang words it."""
+    """The line for a failed capture, worded as SGLang words it. Its reason is the first error: what fails inside a
+    capture makes the end of the capture fail too, and that one says nothing."""
+    while error.__context__ is not None:
+        error = error.__context__
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return CaptureError(
         f"Capture cuda graph failed: {what}, bs=1: {reason}. Possible solutions: 1. a smaller --mem-fraction-static, "
@@ -36,10 +43,11 @@ class Captured:
     """One captured round, and its output rows in two pinned buffers that take turns."""
 
     def __init__(self, round_: Round) -> None:
-        """Captures round_.run; the round is static and its place is set. Raises what torch raises."""
+        """Captures round_.run as it chooses now; the round is static and its place is set. Raises what torch raises."""
         self.round = round_
         self.graph = torch.cuda.CUDAGraph()
-        self.graph.register_generator_state(round_.choose.generator)
+        if not round_.choose.greedy:  # each replay then sets the seed and the offset, which costs two small launches
+            self.graph.register_generator_state(round_.choose.generator)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream), torch.inference_mode():
@@ -52,9 +60,13 @@ class Captured:
         self._hosts = [torch.empty(size, dtype=torch.int64, pin_memory=True) for _ in range(2)]
         self._events = [torch.cuda.Event() for _ in range(2)]
 
+    def replay(self) -> None:
+        """Queues one round."""
+        self.graph.replay()
+
     def _launch(self, turn: int) -> None:
         with torch.inference_mode():
-            self.graph.replay()
+            self.replay()
             self._hosts[turn].copy_(self.round.output, non_blocking=True)
         self._events[turn].record()
 
@@ -69,15 +81,15 @@ class Captured:
             turn = 1 - turn
 
 
-def capture(engine: Engine) -> None:
-    """Captures the greedy and the sampled round of an engine. CaptureError; on a CPU there is nothing to capture."""
+def capture(engine: Engine, kinds: Iterable[bool] = (True, False), made: type[Captured] = Captured) -> None:
+    """Captures an engine's rounds, greedy (True) and sampled. CaptureError; on a CPU there is nothing to capture."""
     if engine.device.type != "cuda":
         raise CaptureError("there are no CUDA graphs on a CPU")
-    for greedy, name in ((True, "greedy"), (False, "sampled")):
+    for greedy in kinds:
         # rows behind these are free: the warm-up rounds write there and mean nothing
         engine.begin(1, torch.zeros(1, dtype=torch.int64, device=engine.device), None)
         try:
             with engine.choose.kind(greedy, filtered=not greedy):
-                engine.graphs[greedy] = Captured(engine.round)
-        except (RuntimeError, ValueError, AssertionError) as error:
-            raise capture_error(f"{engine.settings.mode} round, {name}", error) from error
+                engine.graphs[greedy] = made(engine.round)
+        except Exception as error:  # a compiler, a library or the driver: whatever it is, the way out is the same
+            raise capture_error(f"{engine.settings.mode} round, {NAMES[greedy]}", error) from error

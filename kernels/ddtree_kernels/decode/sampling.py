@@ -76,7 +76,9 @@ class Chooser:
         ranked, tokens = probabilities.sort(dim=-1, descending=True, stable=True)
         rank = torch.arange(ranked.shape[-1], device=ranked.device)
         kept = (rank < self._top_k) | (self._top_k <= 0)
-        kept = kept & (ranked.cumsum(dim=-1) - ranked < self._numbers[1])
+        top_p = self._numbers[1]
+        # a sum of many numbers may round above 1, where nothing is to be dropped
+        kept = kept & ((ranked.cumsum(dim=-1) - ranked < top_p) | (top_p >= 1))
         kept = kept & (ranked >= ranked[..., :1] * self._numbers[2])
         kept[..., 0] = True
         return torch.zeros_like(probabilities).scatter(-1, tokens, ranked * kept)
