@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from ddtree_kernels.decode.engine import Engine
-from ddtree_kernels.decode.round import Place
+from ddtree_kernels.decode.round import Place, Round
 from ddtree_kernels.decode.sampling import Sampling
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models.api import Pair
@@ -23,9 +23,10 @@ def drawn(decoder: Engine, prompt: list[int], temperature: float, samples: int, 
     """The two tokens that rounds emit behind the prompt, whose last token is the root; the prompt is read once."""
     decoder.choose.set(Sampling(temperature=temperature), seed)
     list(decoder._prefill(prompt[:-1]))
-    length, root, found = len(prompt) - 1, torch.tensor(prompt[-1:]), Counter[Two]()
+    root, found = torch.tensor(prompt[-1:], device=decoder.device), Counter[Two]()
+    before = _kept(decoder.round.place, root)
     for _ in range(samples):
-        decoder.round.place = Place(length, root, length, None)
+        _restore(decoder.round, before)
         got: list[int] = []
         for row in decoder._rounds(False):
             got += row[: row[-3]]
@@ -33,6 +34,27 @@ def drawn(decoder: Engine, prompt: list[int], temperature: float, samples: int, 
                 break
         found[got[0], got[1]] += 1
     return found
+
+
+def _kept(place: Place, root: torch.Tensor) -> Place:
+    """A copy of the place behind a prompt, with this root."""
+
+    def copy(value: int | torch.Tensor) -> int | torch.Tensor:
+        return value if isinstance(value, int) else value.clone()
+
+    return Place(copy(place.length), root, copy(place.before), None if place.pending is None else place.pending.clone())
+
+
+def _restore(round_: Round, kept: Place) -> None:
+    """Eagerly by another place; captured rounds read theirs where it lies."""
+    place = round_.place
+    if not round_.static:
+        round_.place = Place(kept.length, kept.root, kept.before, kept.pending)
+        return
+    with torch.inference_mode():
+        for name in ("length", "root", "before", "pending"):
+            if getattr(place, name) is not None:
+                getattr(place, name).copy_(getattr(kept, name))
 
 
 def _p_value(chi: float, cells: int) -> float:
@@ -66,7 +88,8 @@ def undecided(pair: Pair, prompt: list[int]) -> list[int]:
     decoder = engine(pair, Settings("ddtree", 16), 512)
     tokens = [*prompt, *(t for part in decoder.generate(prompt, Sampling(60, temperature=0), 0) for t in part)]
     with torch.inference_mode():
-        at = torch.arange(len(tokens))
-        hidden, _ = pair.target.forward(torch.tensor(tokens), at, decoder.round.cache, 0, features=False)
+        at = torch.arange(len(tokens), device=pair.target.device)
+        run = torch.tensor(tokens, device=pair.target.device)
+        hidden, _ = pair.target.forward(run, at, decoder.round.cache, 0, features=False)
         best = torch.softmax(pair.target.logits(hidden), -1).amax(-1)
     return tokens[: len(prompt) + int(best[len(prompt) :].argmin()) + 1]

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import torch
 
@@ -22,7 +25,7 @@ from ddtree_kernels.models.api import Pair
 from ddtree_kernels.models.cache import Cache
 from ddtree_kernels.tiny.prompts import prompt_set
 from tests.decode.distribution import drawn, p_same, undecided
-from tests.decode.pairs import engine
+from tests.decode.pairs import served
 
 MODES: Mapping[str, Settings] = {
     "linear": Settings("linear"),
@@ -54,7 +57,8 @@ def margin(pair: Pair, tokens: Sequence[int]) -> float:
     target = pair.target
     cache = Cache(target.config.shape, len(tokens), target.device, target.dtype)
     with torch.inference_mode():
-        hidden, _ = target.forward(torch.tensor(tokens), torch.arange(len(tokens)), cache, 0, features=False)
+        run, at = torch.tensor(tokens, device=target.device), torch.arange(len(tokens), device=target.device)
+        hidden, _ = target.forward(run, at, cache, 0, features=False)
         best = target.logits(hidden[-1]).double().topk(2).values
     return float(best[0] - best[1])
 
@@ -63,8 +67,8 @@ def compare(pair: Pair, prompts: Iterable[str], tokens: int) -> tuple[list[Diffe
     """Differences from autoregressive, and each mode's counts."""
     encoded = {text: pair.tokenizer.encode(text) for text in prompts}
     context = max(map(len, encoded.values())) + tokens
-    plain = engine(pair, Settings("autoregressive"), context)
-    decoders = {mode: engine(pair, settings, context) for mode, settings in MODES.items()}
+    plain = served(pair, Settings("autoregressive"), context)
+    decoders = {mode: served(pair, settings, context) for mode, settings in MODES.items()}
     counts = {mode: Counts() for mode in MODES}
     found = []
     for text, prompt in encoded.items():
@@ -85,10 +89,10 @@ def unlike(pair: Pair, samples: int) -> int:
     wrong = compared = 0
     for family in ("log", "program", "inventory"):
         prompt = undecided(pair, pair.tokenizer.encode(prompt_set(1)[family][0]))
-        plain = drawn(engine(pair, Settings("autoregressive"), 512), prompt, 1.0, samples, 1)
+        plain = drawn(served(pair, Settings("autoregressive"), 512), prompt, 1.0, samples, 1)
         for seed, (mode, settings) in enumerate(MODES.items(), 2):
             try:
-                p = p_same(plain, drawn(engine(pair, settings, 512), prompt, 1.0, samples, seed))
+                p = p_same(plain, drawn(served(pair, settings, 512), prompt, 1.0, samples, seed))
             except ValueError as error:
                 print(f"{family}, {mode}: {error}", flush=True)
                 continue
@@ -97,30 +101,50 @@ def unlike(pair: Pair, samples: int) -> int:
     return wrong or int(compared == 0)
 
 
+def check(dtype: torch.dtype, device: str, prompts: Sequence[str], tokens: int) -> tuple[int, list[str]]:
+    """How many differences are no close calls, and lines: every difference with its margin, and what was compared."""
+    torch.set_num_threads(1)
+    began, bound = time.monotonic(), BOUND[dtype]
+    found, counts = compare(load_pair("tiny", device=device, dtype=dtype), prompts, tokens)
+    lines = [
+        f"{dtype}: {one.mode} differs at token {one.at}, margin {one.margin:.6f}: {one.prompt[:60]!r}" for one in found
+    ]
+    widest = max((one.margin for one in found), default=0.0)
+    lengths = ", ".join(f"{mode} {of.accept_length:.2f}" for mode, of in counts.items())
+    contradictions = counts["shadow-linear"].contradictions
+    lines.append(
+        f"{dtype} on {device}: {len(prompts)} prompts x {len(MODES)} modes, {len(found)} answers differ, widest margin "
+        f"{widest:.6f} (bound {bound}), {contradictions} contradictions; accept length: {lengths}; "
+        f"{time.monotonic() - began:.0f} s"
+    )
+    return sum(one.margin > bound or bound == 0 for one in found) + contradictions, lines
+
+
 def main() -> int:
     """0 when every difference is within its bound, no shadow found a contradiction, and all draw alike."""
+    cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(prog="python -m tests.decode.equality", description=__doc__)
-    parser.add_argument("--prompts", type=int, default=60, help="of each of the six families")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if cuda else "cpu")
+    parser.add_argument("--prompts", type=int, default=20 if cuda else 60, help="of each of the six families")
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--samples", type=int, default=2000, help="of each mode, compared with autoregressive's")
+    parser.add_argument(
+        "--samples", type=int, default=2000, help="of each mode, compared with autoregressive's; 0: none"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     prompts = [text for texts in prompt_set(args.prompts).values() for text in texts]
+    # the kernels have no float64; a process for each type, since compiling them takes longer than running them
+    types = [dtype for dtype in BOUND if args.device == "cpu" or dtype != torch.float64]
     wrong = 0
-    for dtype, bound in BOUND.items():
-        found, counts = compare(load_pair("tiny", dtype=dtype), prompts, args.tokens)
-        for one in found:
-            print(f"{dtype}: {one.mode} differs at token {one.at}, margin {one.margin:.6f}: {one.prompt[:60]!r}")
-        widest = max((one.margin for one in found), default=0.0)
-        lengths = ", ".join(f"{mode} {of.accept_length:.2f}" for mode, of in counts.items())
-        contradictions = counts["shadow-linear"].contradictions
-        print(
-            f"{dtype}: {len(prompts)} prompts x {len(MODES)} modes, {len(found)} answers differ, widest margin "
-            f"{widest:.6f} (bound {bound}), {contradictions} contradictions; accept length: {lengths}",
-            flush=True,
-        )
-        wrong += sum(one.margin > bound or bound == 0 for one in found) + contradictions
-    return int(wrong + unlike(load_pair("tiny"), args.samples) > 0)
+    with ProcessPoolExecutor(len(types) if cuda else 1, get_context("spawn")) as processes:
+        jobs = [processes.submit(check, dtype, args.device, prompts, args.tokens) for dtype in types]
+        for job in as_completed(jobs):
+            more, lines = job.result()
+            wrong += more
+            print("\n".join(lines), flush=True)
+    if args.samples:
+        wrong += unlike(load_pair("tiny", device=args.device), args.samples)
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ddtree_kernels.decode.engine import Engine, reserve
+from ddtree_kernels.decode.graphs import capture
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models.api import DraftConfig, LayerShape, Pair, Rope, TargetConfig
 from ddtree_kernels.models.cache import Cache
@@ -81,3 +82,12 @@ def engine(pair: Pair, settings: Settings, context: int = 256, **options: Any) -
     cache = Cache(pair.target.config.shape, rows, pair.target.device, pair.target.dtype)
     draft_cache = None if draft is None else Cache(draft.config.shape, rows, draft.device, draft.dtype)
     return Engine(pair, fitted, cache, draft_cache, **options)
+
+
+def served(pair: Pair, settings: Settings, context: int = 256) -> Engine:
+    """An engine as a server has it: on a GPU its rounds are captured."""
+    if pair.target.device.type != "cuda":
+        return engine(pair, settings, context)
+    made = engine(pair, settings, context, static=True)
+    capture(made)
+    return made
