@@ -1,276 +1,121 @@
 """The GPU plan of the DDTREE plug-in, in one command, on a host with one free GPU and stock SGLang 0.5.12:
 
-    PYTHONPATH=SITE python3 tests/gpu/plugin_plan.py OUT [--steps refusals,tokens,...] [--pair DIR] [--flags "..."]
+    PYTHONPATH=SITE python3 tests/gpu/plugin_plan.py OUT [--deadline 480] [--pair DIR] [--steps smoke]
 
-SITE is SGLang's own environment (nothing for an installed one). The plug-in is unpacked to OUT/plugin and put first on
-the servers' PYTHONPATH, as the console does. Recordings and result.json lie in OUT; exit 0 when every step passed.
+SITE is SGLang's own environment (nothing for an installed one). The plug-in is unpacked beside the logs and put first
+on the servers' PYTHONPATH, as the console does. OUT gets result.json, report.txt and plugin.tar.gz (logs, recordings),
+written again after every step, so that whatever ends the run leaves what was found. Exit 0 when every step passed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
+import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
 
-from tests.gpu import compare  # noqa: E402
-from tests.gpu.servers import Ended, Server, ask  # noqa: E402
+from tests.gpu import keep, speed, steps  # noqa: E402
+from tests.gpu.servers import SGLANG, Ended  # noqa: E402
+from tests.gpu.waves import STAGGER, Clock, Fleet, Wanted  # noqa: E402
 
-BUDGETS, BATCHES, REPEATS, TOKENS = (15, 31, 63), (1, 8), 3, 256
-GOAL = 1.24
-STARTS = 240.0
-COMMON = "--attention-backend triton --sampling-backend pytorch --grammar-backend none --context-length 2048 " \
-         "--max-running-requests 8 --enable-metrics --disable-overlap-schedule"  # fmt: skip
+PATIENCE = 170.0
+"""seconds that a server may take to start beside eight others."""
+LAST = 14.0
+"""seconds kept back before the deadline to end the servers and write."""
+Step = Callable[[steps.Run, dict[str, Any]], None]
+
+
+def started(run: steps.Run, found: dict[str, Any]) -> None:
+    """Every server of the waves begun so far, with its seconds or what stopped it."""
+    run.fleet.settle()
+    for name, server in list(run.fleet.servers.items()):
+        found[name] = server.record["ready"] if server.is_ready else run.fleet.errors.get(name, "not ready")
+    found["ok"] = all(server.is_ready for server in run.fleet.servers.values()) and not run.fleet.errors
+
+
+STEPS: Mapping[str, Step] = {
+    "table": steps.table,
+    "start": started,
+    "tokens": steps.tokens,
+    "speed": speed.speed,
+    "control": steps.control,
+    "samples": steps.samples,
+    "refusals": steps.refusals,
+    "leak": steps.leak,
+}
+"""by value: what comes first is had even when time runs out."""
+SMOKE: Mapping[str, Step] = {
+    "table": steps.table,
+    "start": started,
+    "smoke": steps.smoke,
+    "quick": speed.quick,
+}
+SECOND = ("refusals", "leak")
 
 
 class Plan:
-    """One run. steps: name -> what it found; a step that fails does not stop the others."""
+    """One run. results: step -> what it found; a step that fails does not stop the others."""
 
-    def __init__(self, out: Path, pair: Path, more: Sequence[str]) -> None:
-        self.out, self.pair, self.more = out, pair, list(more)
+    def __init__(self, out: Path, work: Path, run: steps.Run) -> None:
+        self.out, self.work, self.run = out, work, run
         self.results: dict[str, dict[str, Any]] = {}
-        self._port = 31000
-        self.plugin = carry(out / "plugin")
-        self.prompts = prompts(pair)
-        self.plain: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.second_begun = False
 
-    def server(self, name: str, *flags: str, share: float = 0.3, env: Mapping[str, str] | None = None) -> Server:
-        """A server of the pair: `ar`, `dflash`, `shadow-N` or `tree-N` by its name."""
-        self._port += 1
-        path = os.pathsep.join(p for p in (str(self.plugin), os.environ.get("PYTHONPATH", "")) if p)
-        kind, _, rest = name.partition("-")
-        spec: list[str] = []
-        if kind != "ar":
-            spec = ["--speculative-algorithm", "DFLASH" if kind == "dflash" else "DDTREE",
-                    "--speculative-draft-model-path", str(self.pair / "draft")]  # fmt: skip
-        given = {"PYTHONPATH": path, **(env or {})}
-        if kind in ("tree", "shadow"):
-            given = {"DDTREE_MODE": kind, "DDTREE_BUDGET": rest.partition("-")[0], **given}
-        words = [*COMMON.split(), "--mem-fraction-static", str(share), *self.more, *spec, *flags]
-        return Server(name, self.out, self._port, self.pair, words, given)
-
-    def answers(self, name: str, env: Mapping[str, str] | None = None) -> tuple[list[list[int]], dict[str, Any]]:
-        """(greedy tokens of every prompt, the `ddtree` section) of one server."""
-        server = self.server(name, env=env)
+    def go(self, chosen: Sequence[str], smoke: bool) -> None:
+        """Starts the servers that the steps need, runs the steps, ends all servers whatever happens."""
+        fleet = self.run.fleet
+        guard = threading.Timer(fleet.clock.left(), fleet.cut)
+        guard.daemon = True
+        guard.start()
         try:
-            server.ready(STARTS)
-            tokens = [list(server.generate(p, max_new_tokens=TOKENS)["output_ids"]) for p in self.prompts]
-            return tokens, server.section()
+            if smoke:
+                fleet.begin([Wanted("dflash"), Wanted("tree-31")], PATIENCE)
+            elif any(name not in (*SECOND, "table") for name in chosen):
+                fleet.begin(steps.first_wave(), PATIENCE)
+            for name in chosen:
+                if not smoke and (name in SECOND or self.results.get("speed")):
+                    self.second(chosen)
+                self.step(name, (SMOKE if smoke else STEPS)[name])
         finally:
-            server.stop()
+            guard.cancel()
+            fleet.stop()
+            self.save()
 
-    def baseline(self) -> None:
-        """The plain target's answers with the margins of its choices; asked once."""
-        if self.plain:
-            return
-        server = self.server("ar")
+    def second(self, chosen: Sequence[str]) -> None:
+        """Begins the second wave, once: behind the timed step, in whose place nothing else may run."""
+        if not self.second_begun and any(name in SECOND for name in chosen):
+            self.second_begun = True
+            self.run.fleet.begin(steps.second_wave(), PATIENCE)
+
+    def step(self, name: str, do: Step) -> None:
+        """Runs one step within the time left, and keeps what it found."""
+        began, found = time.monotonic(), self.results.setdefault(name, {"ok": False})
         try:
-            server.ready(STARTS)
-            for prompt in self.prompts:
-                found = server.generate(prompt, max_new_tokens=TOKENS, _return_logprob=True, _top_logprobs_num=2)
-                self.plain.append({"ids": found["output_ids"], "margins": compare.margins_of(found)})
-        finally:
-            server.stop()
+            if not self.run.fleet.clock.left():
+                raise Ended("no time left")
+            do(self.run, found)
+        except Exception as error:  # one step must not stop the others
+            found.update(ok=False, error=f"{type(error).__name__}: {error}")
+        found["seconds"] = round(time.monotonic() - began, 1)
+        print(f"{'ok  ' if found['ok'] else 'FAIL'} {name}  {found['seconds']} s", flush=True)
+        self.save()
 
-    def against_plain(self, got: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """How they differ from the plain target's answers."""
-        self.baseline()
-        return compare.judged([p["ids"] for p in self.plain], got, [p["margins"] for p in self.plain])
-
-    # --- steps ---
-
-    def table(self) -> dict[str, Any]:
-        """The whole table of names against the installed release, the late rows too."""
-        from ddtree_kernels.sglang_plugin import plugin, signatures
-
-        version = plugin.installed()
-        release = signatures.release_of(version)
-        found = signatures.problems([*release.calls, *release.late]) if release is not None else [f"SGLang {version}"]
-        return {"ok": not found, "problems": found}
-
-    def refusals(self) -> dict[str, Any]:
-        """Each of these must end the start with one line that begins `DDTREE refuses: `."""
-        wrong: dict[str, tuple[list[str], dict[str, str]]] = {
-            "tree-31-fa3": (["--attention-backend", "fa3"], {}),
-            "tree-31-page": (["--page-size", "16"], {}),
-            "tree-3": ([], {}),
-            "tree-31-topk": (["--speculative-eagle-topk", "4"], {}),
-            "tree-31-control": ([], {"DDTREE_TEST_BREAK_MASK": "start"}),
-        }
-        said = {}
-        for name, (flags, env) in wrong.items():
-            server = self.server(name, *flags, env=env)
-            try:
-                server.ready(STARTS)
-                said[name] = "it serves"
-            except Ended:
-                lines = [line for line in server.log.splitlines() if "DDTREE refuses: " in line]
-                said[name] = (
-                    "DDTREE refuses: " + lines[-1].partition("DDTREE refuses: ")[2] if lines else "no reason told"
-                )
-            finally:
-                server.stop()
-        return {"ok": all(text.startswith("DDTREE refuses: ") for text in said.values()), "said": said}
-
-    def tokens(self) -> dict[str, Any]:
-        """DFLASH, shadow and tree give the plain target's tokens up to near-ties; shadow gives DFLASH's own lengths."""
-        found: dict[str, Any] = {}
-        linear, _ = self.answers("dflash")
-        found["dflash"] = self.against_plain(linear)
-        for budget in BUDGETS:
-            for mode in ("shadow", "tree"):
-                got, section = self.answers(f"{mode}-{budget}")
-                row = self.against_plain(got)
-                zero = section.get("shorter_rounds") == 0 == section.get("astray_rounds")
-                same = sum(a == b for a, b in zip(got, linear, strict=True))
-                longer = (section.get("tree_length") or 0) >= (section.get("chain_length") or 1)
-                row.update(section=section, as_dflash=same, ok=row["ok"] and zero and longer)
-                found[f"{mode}-{budget}"] = row
-        return {"ok": all(row["ok"] for row in found.values()), "of": len(self.prompts), **found}
-
-    def control(self) -> dict[str, Any]:
-        """With a chain's mask, which the self-test is told to pass over, tokens must differ beyond near-ties."""
-        got, _ = self.answers("tree-31-control", {"DDTREE_TEST_BREAK_MASK": "serve"})
-        row = self.against_plain(got)
-        return {"ok": not row["ok"], **row}
-
-    def leak(self) -> dict[str, Any]:
-        """500 mixed requests in a tiny pool: batch 1 to 8, aborts, stops; no slot may stay, radix on or off."""
-        found: dict[str, Any] = {}
-        for name, flags in (("tree-31-leak", []), ("tree-31-leak-plain", ["--disable-radix-cache"])):
-            checks = {"SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "1",
-                      "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY": "1"}  # fmt: skip
-            server = self.server(name, "--max-total-tokens", "2600", *flags, env=checks)
-            try:
-                server.ready(STARTS)
-                row = self._mixed(server)
-                time.sleep(5)  # the scheduler checks its pools when it is idle
-                ask(server.port, "/flush_cache", {})
-                alive = bool(server.generate(self.prompts[0], max_new_tokens=8).get("output_ids"))
-                leaks = [line[:200] for line in server.log.splitlines() if "leak" in line.lower()]
-                retracted = server.log.count("Retract requests")
-                row.update(alive=alive, leaks=leaks[:5], retractions=retracted, section=server.section())
-                row["ok"] = alive and not leaks and server.ended() is None and retracted > 0
-                found[name] = row
-            finally:
-                server.stop()
-        return {"ok": all(row["ok"] for row in found.values()), **found}
-
-    def _mixed(self, server: Server) -> dict[str, Any]:
-        rng, lock = random.Random(7), threading.Lock()
-        count = {"answered": 0, "stopped": 0, "aborted": 0, "failed": 0}
-
-        def one(number: int) -> None:
-            with lock:
-                prompt, length = rng.choice(self.prompts), rng.choice((4, 40, 160, 400))
-                stops, gone = rng.sample(range(4, 500), 6) if rng.random() < 0.4 else [], rng.random() < 0.15
-            rid = f"leak-{number}"
-            if gone:
-                threading.Timer(0.15, lambda: ask(server.port, "/abort_request", {"rid": rid})).start()
-            try:
-                sampling = {"max_new_tokens": length, "stop_token_ids": stops, "ignore_eos": not stops}
-                got = server.generate(prompt, **sampling, _rid=rid)
-                kind = str((got["meta_info"].get("finish_reason") or {}).get("type"))
-                key = {"stop": "stopped", "abort": "aborted"}.get(kind, "answered")
-            except Ended:
-                key = "failed"
-            with lock:
-                count[key] += 1
-
-        for batch in (1, 2, 3, 5, 8):
-            with ThreadPoolExecutor(batch) as pool:
-                list(pool.map(one, range(100 * batch, 100 * batch + 100)))
-        return dict(count)
-
-    def samples(self) -> dict[str, Any]:
-        """At temperature 0.7 the next tokens are distributed as the plain target's, as near as its own halves are."""
-        drawn: dict[str, list[tuple[int, ...]]] = {}
-        for name in ("ar", "tree-31"):
-            server = self.server(f"{name}-samples")
-            try:
-                server.ready(STARTS)
-                prompt = self.prompts[0]
-
-                def draw(_: int, server: Server = server, prompt: Sequence[int] = prompt) -> tuple[int, ...]:
-                    return tuple(server.generate(prompt, max_new_tokens=3, temperature=0.7)["output_ids"])
-
-                with ThreadPoolExecutor(8) as pool:
-                    drawn[name] = list(pool.map(draw, range(4000)))
-            finally:
-                server.stop()
-        plain = drawn["ar"]
-        own = compare.distance(plain[::2], plain[1::2])
-        other = compare.distance(plain, drawn["tree-31"])
-        return {"ok": other <= 1.2 * own + 0.01, "between_halves": round(own, 4), "between_servers": round(other, 4)}
-
-    def speed(self) -> dict[str, Any]:
-        """All servers at once, measured in turn: the same backend, overlap off, graphs on, interleaved repeats."""
-        names = ["ar", "dflash", *(f"tree-{b}" for b in BUDGETS)]
-        servers = {name: self.server(f"{name}-speed", share=0.12) for name in names}
-        cells: dict[tuple[str, int], list[dict[str, float]]] = {}
-        sections = {}
-        try:
-            for server in servers.values():
-                server.ready(2 * STARTS)
-            for repeat in range(REPEATS + 1):  # the first one warms up
-                for batch in BATCHES:
-                    for name, server in servers.items():
-                        row = self._timed(server, batch)
-                        if repeat:
-                            cells.setdefault((name, batch), []).append(row)
-            sections = {name: server.section() for name, server in servers.items() if name.startswith("tree")}
-            graphs = {name: "cuda graph: True" in server.log for name, server in servers.items()}
-        finally:
-            for server in servers.values():
-                server.stop()
-        ratio = compare.best_ratio(cells, 1)
-        linear = {b: compare.mean([r["accept"] for r in cells[("dflash", b)]]) for b in BATCHES}
-        longer = all(
-            compare.mean([r["accept"] for r in runs]) >= linear[b] - 1e-9
-            for (name, b), runs in cells.items()
-            if name.startswith("tree")
-        )
-        print("\n".join(compare.table(cells)))
-        return {
-            "ok": longer and ratio >= GOAL and all(graphs.values()),
-            "ratio_at_batch_1": round(ratio, 3),
-            "goal": GOAL,
-            "tree_at_least_linear": longer,
-            "graphs": graphs,
-            "table": compare.table(cells),
-            "phases": {name: s.get("ms") for name, s in sections.items()},
-        }
-
-    def _timed(self, server: Server, batch: int) -> dict[str, float]:
-        chosen = [self.prompts[i % len(self.prompts)] for i in range(2 * batch)]
-        began = time.monotonic()
-        with ThreadPoolExecutor(batch) as pool:
-            got = list(pool.map(lambda p: server.generate(p, max_new_tokens=TOKENS), chosen))
-        took = time.monotonic() - began
-        count = sum(len(g["output_ids"]) for g in got)
-        steps = [int(g["meta_info"].get("spec_verify_ct") or len(g["output_ids"])) for g in got]
-        return {"tok_s": count / took, "accept": count / sum(steps), "step_ms": 1e3 * took * batch / sum(steps)}
-
-
-STEPS: Mapping[str, Callable[[Plan], dict[str, Any]]] = {
-    "table": Plan.table,
-    "tokens": Plan.tokens,
-    "control": Plan.control,
-    "refusals": Plan.refusals,
-    "leak": Plan.leak,
-    "samples": Plan.samples,
-    "speed": Plan.speed,
-}
+    def save(self) -> None:
+        """All that is known so far."""
+        fleet = self.run.fleet
+        site = os.environ.get("PYTHONPATH", "").partition(os.pathsep)[0]
+        names = {str(fleet.plugin): "/opt/ddtree-console/plugin", str(fleet.pair): "/models/tiny-pair"}
+        keep.save(self.out, self.work, self.results, {**names, **({site: "/opt/sglang"} if site else {})}, self.notes)
 
 
 def carry(where: Path) -> Path:
@@ -291,30 +136,37 @@ def prompts(pair: Path) -> list[list[int]]:
     from ddtree_kernels.tiny.prompts import prompt_set
 
     tokenizer = load_tokenizer(pair / "target")
-    return [tokenizer.encode(text) for texts in prompt_set(2).values() for text in texts]
+    texts = zip(*prompt_set(2).values(), strict=True)
+    return [tokenizer.encode(text) for row in texts for text in row]
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], launcher: Sequence[str] = SGLANG, stagger: float = STAGGER) -> int:
     """0 when all asked steps passed."""
+    began = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--steps", default=",".join(STEPS), help="smoke, or names out of: " + ", ".join(STEPS))
     parser.add_argument("--pair", type=Path, default=ROOT / "kernels/ddtree_kernels/tiny/pair")
+    parser.add_argument(
+        "--deadline", type=float, default=480.0, help="seconds after which everything is ended and kept"
+    )
     parser.add_argument("--flags", default="", help="more flags of every server, as one text")
     args = parser.parse_args(argv)
-    unknown = [name for name in args.steps.split(",") if name not in STEPS]
+    smoke = args.steps == "smoke"
+    chosen = list(SMOKE) if smoke else args.steps.split(",")
+    unknown = [name for name in chosen if name not in (SMOKE if smoke else STEPS)]
     if unknown:
-        parser.error(f"no step {unknown[0]}; steps are {', '.join(STEPS)}")
-    plan = Plan(args.out.resolve(), args.pair.resolve(), args.flags.split())
-    for name in args.steps.split(","):
-        began = time.monotonic()
-        try:
-            plan.results[name] = STEPS[name](plan)
-        except Ended as error:
-            plan.results[name] = {"ok": False, "error": str(error)}
-        plan.results[name]["seconds"] = round(time.monotonic() - began, 1)
-        print(f"{'ok  ' if plan.results[name]['ok'] else 'FAIL'} {name}  {plan.results[name]['seconds']} s", flush=True)
-        (plan.out / "result.json").write_text(json.dumps(plan.results, indent=1))
+        parser.error(f"no step {unknown[0]}; steps are smoke, {', '.join(STEPS)}")
+    work = Path(tempfile.mkdtemp(prefix="plugin-plan-"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(work / "triton"))
+    clock = Clock(max(1.0, args.deadline - LAST - (time.monotonic() - began)))
+    pair = args.pair.resolve()
+    fleet = Fleet(work / "logs", pair, carry(work / "plugin"), clock, args.flags.split(), launcher, stagger)
+    plan = Plan(args.out.resolve(), work / "logs", steps.Run(fleet, prompts(pair)))
+    # a limit from outside: what was found is still written
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=fleet.cut, daemon=True).start())
+    plan.go(chosen, smoke)
+    print((plan.out / "report.txt").read_text("utf-8"), flush=True)
     return 0 if all(row["ok"] for row in plan.results.values()) else 1
 
 

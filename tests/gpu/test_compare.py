@@ -51,4 +51,4 @@ def test_the_speed_table() -> None:
 def test_a_step_that_is_none_is_told() -> None:
     argv = [sys.executable, str(HERE / "plugin_plan.py"), "/nowhere", "--steps", "tokens,warp"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "no step warp; steps are table, tokens, control" in done.stderr
+    assert done.returncode == 2 and "no step warp; steps are smoke, table, start, tokens, speed" in done.stderr

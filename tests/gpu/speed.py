@@ -1,0 +1,95 @@
+"""The timed step: one server at a time, in turn, on one backend, overlap off, graphs on; the phases of the trees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.gpu import compare
+from tests.gpu.servers import Ended, Server
+from tests.gpu.steps import SIZES, Row, Run
+
+NAMES = ("ar", "dflash", *(f"tree-{size}" for size in SIZES))
+BATCHES, LEAST, MOST, TOKENS, SECONDS = (1, 8), 3, 6, 256, 105.0
+GOAL = 1.24
+PROMPTS = {1: 7, 8: 16}
+"""prompts of one timing: one after the other at batch 1."""
+Cells = dict[tuple[str, int], list[dict[str, float]]]
+
+
+def timed(server: Server, prompts: Sequence[Sequence[int]], batch: int, count: int = TOKENS) -> dict[str, float]:
+    """tok_s, accept (tokens a verify pass, the prefill's own left out), step_ms of one round of requests."""
+    chosen = [prompts[i % len(prompts)] for i in range(PROMPTS[batch])]
+    began = time.monotonic()
+    with ThreadPoolExecutor(batch) as pool:
+        got = list(pool.map(lambda p: server.generate(p, max_new_tokens=count), chosen))
+    took = time.monotonic() - began
+    made = sum(len(g["output_ids"]) for g in got)
+    steps = sum(int(g["meta_info"].get("spec_verify_ct") or len(g["output_ids"]) - 1) for g in got)
+    return {"tok_s": made / took, "accept": (made - len(got)) / steps, "step_ms": 1e3 * took * batch / steps}
+
+
+def phases(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float]:
+    """Milliseconds a step of each phase between two `ddtree` sections."""
+    steps = int(after.get("steps", 0)) - int(before.get("steps", 0))
+    old, new = before.get("ms") or {}, after.get("ms") or {}
+    if steps <= 0:
+        return {}
+    total = {n: new[n] * after["steps"] - old.get(n, 0.0) * int(before.get("steps", 0)) for n in new}
+    return {name: round(value / steps, 4) for name, value in total.items()}
+
+
+def speed(run: Run, found: Row) -> None:
+    """Interleaved repeats until the time is up, three at least; the first round warms up and is not counted."""
+    ready = [name for name in NAMES if name in run.fleet.ready()]
+    found["missing"] = [name for name in NAMES if name not in ready]
+    until = time.monotonic() + run.fleet.clock.left(SECONDS)
+    cells: Cells = {}
+    spent: dict[str, dict[str, float]] = {}
+    repeat, longest = 0, 0.0
+    while repeat <= MOST and (repeat <= LEAST or time.monotonic() + longest < until):
+        began = time.monotonic()
+        for batch in BATCHES:
+            for name in ready:
+                server = run.fleet.get(name)
+                tree = name.startswith("tree")
+                before = server.section() if tree else {}
+                row = timed(server, run.prompts, batch)
+                if repeat:
+                    cells.setdefault((name, batch), []).append(row)
+                if tree:
+                    spent[f"{name} batch {batch}"] = phases(before, server.section())
+        repeat, longest = repeat + 1, max(longest, time.monotonic() - began)
+        found.update(table=compare.table(cells), cells={f"{n} {b}": rows for (n, b), rows in cells.items()}, ms=spent)
+    judge(run, found, cells)
+
+
+def judge(run: Run, found: Row, cells: Cells) -> None:
+    """The goal, and whether every tree accepts at least what the chain does."""
+    linear = {b: compare.mean([r["accept"] for r in cells.get(("dflash", b), ())]) for b in BATCHES}
+    longer = all(
+        compare.mean([r["accept"] for r in rows]) >= linear[batch] - 1e-9
+        for (name, batch), rows in cells.items()
+        if name.startswith("tree")
+    )
+    ratio = compare.best_ratio(cells, 1)
+    graphs = {name: "cuda graph: True" in run.fleet.servers[name].log for name in NAMES if name in run.fleet.servers}
+    found.update(ratio_at_batch_1=round(ratio, 3), ratio_at_batch_8=round(compare.best_ratio(cells, 8), 3), goal=GOAL,
+                 tree_at_least_linear=longer, graphs=graphs)  # fmt: skip
+    found["ok"] = longer and ratio >= GOAL and all(graphs.values()) and not found["missing"]
+    if not cells:
+        raise Ended("no server to time")
+
+
+def quick(run: Run, found: Row) -> None:
+    """For the smoke run: DFLASH and a tree at batch 1, three times each in turn."""
+    cells: Cells = {}
+    for repeat in range(4):
+        for name in ("dflash", "tree-31"):
+            row = timed(run.fleet.get(name), run.prompts[:4], 1, 128)
+            if repeat:
+                cells.setdefault((name, 1), []).append(row)
+    found.update(table=compare.table(cells), ratio_at_batch_1=round(compare.best_ratio(cells, 1), 3), ok=True)
+    found["ms"] = run.fleet.get("tree-31").section().get("ms")

@@ -1,0 +1,90 @@
+"""The GPU plan's own logic against stand-in servers: waves, a server that fails, the deadline, what is kept."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu import plugin_plan, speed, steps, waves
+
+FEW = ("dflash", "tree-31", "ar", "tree-63")
+STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
+PORTS = itertools.count(21000 + 1000 * (os.getpid() % 40), 400)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Few and short requests; ports of this test's own."""
+    for module, values in (
+        (steps, {"FIRST": FEW, "TOKENS": 8, "REQUESTS": 10, "DRAWS": 800, "PAUSE": 0.0}),
+        (speed, {"NAMES": FEW, "TOKENS": 8, "LEAST": 2, "MOST": 2, "PROMPTS": {1: 2, 8: 8}}),
+        (waves, {"FIRST_PORT": next(PORTS)}),
+    ):
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(plugin_plan, "prompts", lambda pair: [[n, n + 1, n + 2] for n in range(6)])
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.delenv("WOUNDED", raising=False)
+
+
+def go(out: Path, *argv: str, deadline: str = "60") -> tuple[int, dict[str, Any]]:
+    """(exit status, result.json) of one run."""
+    code = plugin_plan.main([str(out), "--deadline", deadline, *argv], STAND_IN, 0.0)
+    return code, json.loads((out / "result.json").read_text())
+
+
+def test_all_steps_but_the_table_pass_against_stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WOUNDED", "tree-63=memory")  # only its first start: it is tried again
+    code, found = go(tmp_path, "--steps", "start,tokens,speed,control,samples,refusals,leak")
+    assert {name: row["ok"] for name, row in found.items()} == dict.fromkeys(list(plugin_plan.STEPS)[1:], True), found
+    assert code == 0 and set(found["start"]) >= {*steps.FIRST, steps.CONTROL}
+    assert found["tokens"]["tree-31"]["same"] == found["tokens"]["tree-31"]["as_dflash"] == 6
+    assert found["speed"]["ms"]["tree-31 batch 1"] == {"verify": 0.5} and len(found["speed"]["cells"]["ar 1"]) == 2
+    assert found["leak"]["tree-31-leak"]["requests"]["answered"] == 10
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == [
+        "plugin.tar.gz", "report.txt", "result.json", "triton.once"]  # fmt: skip
+    with tarfile.open(tmp_path / "plugin.tar.gz") as archive:
+        names = set(archive.getnames())
+        kept = archive.extractfile("recordings/tree-31.json")
+        assert kept is not None
+        record = json.load(kept)
+    assert {"recordings/tree-63-no-memory.log", "recordings/tree-63.log", "recordings/tree-31-leak.json"} <= names
+    assert record["responses"]["/server_info"][1]["internal_states"][0]["ddtree"]["steps"] > 0
+    assert record["ready"] > 0 and record["rc"] is None and record["args"][1] == "/models/tiny-pair/target"
+    assert "| tree-63 | 1 |" in (tmp_path / "report.txt").read_text()
+
+
+def test_a_server_that_dies_costs_only_its_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WOUNDED", "tree-63=dies")
+    code, found = go(tmp_path, "--steps", "start,tokens,control")
+    assert code == 1 and "Segmentation fault" in found["start"]["tree-63"]
+    assert not found["tokens"]["tree-63"]["ok"] and found["tokens"]["tree-31"]["ok"] and found["control"]["ok"]
+
+
+def test_the_deadline_ends_all_and_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WOUNDED", "tree-63=hang")
+    monkeypatch.setattr(plugin_plan, "LAST", 0.0)
+    began = time.monotonic()
+    code, found = go(tmp_path, "--steps", "start,tokens,leak", deadline="3")
+    assert code == 1 and time.monotonic() - began < 10
+    assert isinstance(found["start"]["dflash"], float) and found["start"]["tree-63"] == "not ready"
+    assert not found["start"]["ok"]
+    assert "no time left" in found["leak"]["error"] and (tmp_path / "plugin.tar.gz").stat().st_size > 0
+    with tarfile.open(tmp_path / "plugin.tar.gz") as archive:
+        assert {f"recordings/{name}.log" for name in FEW} <= set(archive.getnames())
+
+
+def test_smoke_takes_two_servers(tmp_path: Path) -> None:
+    code, found = go(tmp_path, "--steps", "smoke")
+    assert code == 1 and not found["table"]["ok"]  # there is no SGLang here
+    assert (
+        found["smoke"]["ok"] and found["quick"]["ok"] and set(found["start"]) == {"ok", "seconds", "dflash", "tree-31"}
+    )
