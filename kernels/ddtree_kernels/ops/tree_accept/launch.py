@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import torch
 
+from ddtree_kernels.ops import pdl
 from ddtree_kernels.ops.checks import next_power_of_two
 from ddtree_kernels.ops.tree_accept import triton as kernels
 
 BLOCK = 8192
+CHAINED = False  # the walk after its argmax, by ops/pdl.py; not yet run on a GPU
 Walk = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _chained(target: torch.Tensor) -> bool:
+    """Whether the walk follows an argmax early: only where the argmax is launched, for logits."""
+    return CHAINED and target.dim() == 3 and pdl.supported(target.device)
 
 
 def _parts(target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -20,7 +27,15 @@ def _parts(target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
     splits = -(-vocab // BLOCK)
     part = torch.empty(batch * nodes * splits, dtype=torch.int64, device=target.device)
     kernels.argmax_kernel[(splits, batch * nodes)](
-        target, part, target.stride(0), target.stride(1), nodes, vocab, BLOCK=BLOCK, num_warps=8
+        target,
+        part,
+        target.stride(0),
+        target.stride(1),
+        nodes,
+        vocab,
+        BLOCK=BLOCK,
+        PDL=_chained(target),
+        num_warps=8,
     )
     return part, part, splits
 
@@ -52,6 +67,7 @@ def tree_walk(tokens: torch.Tensor, parents: torch.Tensor, target: torch.Tensor,
         DEPTH_PAD=next_power_of_two(depth + 1),
         SPLITS_PAD=next_power_of_two(splits) if splits else 0,
         num_warps=1 if nodes <= 129 else 4,
+        **pdl.after(_chained(target)),
     )
     return out
 
@@ -71,5 +87,6 @@ def linear_walk(draft: torch.Tensor, target: torch.Tensor) -> Walk:
         DEPTH_PAD=next_power_of_two(depth + 1),
         SPLITS_PAD=next_power_of_two(splits) if splits else 0,
         num_warps=1,
+        **pdl.after(_chained(target)),
     )
     return out

@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ddtree_kernels.ops.pdl import follow, lead
+
 LOWEST = tl.constexpr(-9223372036854775808)
 
 
@@ -17,8 +19,10 @@ def argmax_kernel(
     nodes: tl.tensor,
     vocab: tl.tensor,
     BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One split of one row: (order of its best logit, ~token) in one int64, so that the parts' maximum decides."""
+    lead(PDL)
     row = tl.program_id(1).to(tl.int64)
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     base = logits + (row // nodes) * stride_n + (row % nodes) * stride_t
@@ -61,8 +65,10 @@ def tree_walk_kernel(
     NODES_PAD: tl.constexpr,
     DEPTH_PAD: tl.constexpr,
     SPLITS_PAD: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One request: at each step every node says whether it is the wanted child; the lowest such index is next."""
+    follow(PDL)
     n = tl.program_id(0).to(tl.int64)
     node = tl.arange(0, NODES_PAD)
     token = tl.load(tokens + n * nodes + node, mask=node < nodes, other=-1)
@@ -99,8 +105,10 @@ def linear_walk_kernel(
     depth: tl.tensor,
     DEPTH_PAD: tl.constexpr,
     SPLITS_PAD: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One request: the first position where draft and target differ."""
+    follow(PDL)
     n = tl.program_id(0).to(tl.int64)
     step = tl.arange(0, DEPTH_PAD)
     token = tl.load(draft + n * depth + step, mask=step < depth, other=-1).to(tl.int64)

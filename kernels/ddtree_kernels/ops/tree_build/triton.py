@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ddtree_kernels.ops.pdl import follow, lead
+
 FLOAT32_MAX = tl.constexpr(3.4028234663852886e38)
 LOWEST = tl.constexpr(-2147483648)
 HIGHEST64 = tl.constexpr(9223372036854775807)
@@ -37,18 +39,25 @@ def group_max_kernel(
     GROUP: tl.constexpr,
     GROUPS_EACH: tl.constexpr,
     COARSE_EACH: tl.constexpr,
+    LEAN: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One pass over the logits: the maximum of every group of GROUP tokens, coarser maxima, each split's sum of exp.
 
     The sum is relative to the split's own maximum, which is the maximum of its COARSE_EACH coarse maxima.
+    LEAN: as few instructions a token as can be, since at large batches these and not the bytes are the limit. A maximum
+    drops NaN by itself; in the sum NaN and +inf show in the result, and only then it is taken again with care,
+    from memory, so that the tokens need not be kept.
     """
+    lead(PDL)
     row = tl.program_id(1).to(tl.int64)
     split = tl.program_id(0)
     base = logits + (row // depth) * stride_n + (row % depth) * stride_l
     group = split * GROUPS_EACH + tl.arange(0, GROUPS_EACH)
     token = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
     x = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
-    x = tl.where(x == x, x, float("-inf"))
+    if not LEAN:
+        x = tl.where(x == x, x, float("-inf"))
     best = _clean(tl.max(x, axis=1))
     tl.store(group_best + row * groups + group, best, mask=group < groups)
     at = row * tl.num_programs(0) + split
@@ -56,9 +65,20 @@ def group_max_kernel(
     tl.store(coarse_best + at * COARSE_EACH + tl.arange(0, COARSE_EACH), coarse)
     top = tl.max(best, axis=0)
     shift = tl.where(top == float("-inf"), 0.0, top * exponent_scale)
-    # +inf and rounding are held by the minimum
-    weight = tl.exp2(tl.minimum(x * exponent_scale - shift, 0.0))
-    tl.store(part_sum + at, tl.sum(tl.sum(weight, axis=1), axis=0))
+    if LEAN:
+        total = tl.sum(tl.exp2(x * exponent_scale - shift))
+        if (total < 1e30) == 0:
+            again = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
+            total = tl.sum(_weight(tl.where(again == again, again, float("-inf")), exponent_scale, shift))
+        tl.store(part_sum + at, total)
+    else:
+        tl.store(part_sum + at, tl.sum(tl.sum(_weight(x, exponent_scale, shift), axis=1), axis=0))
+
+
+@triton.jit
+def _weight(x: tl.tensor, exponent_scale: tl.tensor, shift: tl.tensor) -> tl.tensor:
+    """exp of the distance to the maximum, 1 at most: +inf and rounding are held by the minimum."""
+    return tl.exp2(tl.minimum(x * exponent_scale - shift, 0.0))
 
 
 @triton.jit
@@ -81,6 +101,7 @@ def floor_kernel(
     COARSE_EACH: tl.constexpr,
     BINS: tl.constexpr,
     PER_NAT: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One request: log-sum-exp of its rows, the argmax chain's scores, and a score that the BUDGET best surely exceed.
 
@@ -89,6 +110,7 @@ def floor_kernel(
     far with those of its tokens. All counted are real prefixes, none worse than its bin says, so BUDGET of them bound
     the floor.
     """
+    follow(PDL)
     n = tl.program_id(0).to(tl.int64)
     level = tl.arange(0, DEPTH_PAD)
     part = tl.arange(0, SPLITS_PAD)
@@ -259,12 +281,14 @@ def row_top_kernel(
     SMALL: tl.constexpr,
     SHIFT: tl.constexpr,
     WIDE: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One row: its best tokens in rank order with their log-probabilities, K at most.
 
     Only tokens that the floor leaves a chance are wanted: those of the groups whose maximum has one. Where they are too
     many, the K best; these lie in the K groups with the best maxima, so only those are read again.
     """
+    follow(PDL)
     BITS: tl.constexpr = 32 - SHIFT
     lowest: tl.constexpr = -(1 << (BITS - 1))
     row = tl.program_id(0).to(tl.int64)
@@ -358,6 +382,376 @@ def row_top_kernel(
 
 
 @triton.jit
+def row_stats_kernel(
+    group_best: tl.tensor,
+    part_best: tl.tensor,
+    part_sum: tl.tensor,
+    row_top: tl.tensor,
+    row_shift: tl.tensor,
+    row_log_total: tl.tensor,
+    row_step: tl.tensor,
+    row_edge: tl.tensor,
+    found: tl.tensor,
+    step_counts: tl.tensor,
+    splits: tl.tensor,
+    groups: tl.tensor,
+    inverse_temperature: tl.tensor,
+    K: tl.constexpr,
+    GROUPS_PAD: tl.constexpr,
+    SPLITS_PAD: tl.constexpr,
+    BINS: tl.constexpr,
+    PER_NAT: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One row: log-sum-exp, its best log-probability, and how many group maxima lose how much against the best.
+
+    Losses are counted in bins of 1 / PER_NAT nats, rounded up. K group maxima within a bin's loss are K tokens within
+    it, so what loses more (`row_edge`, in bins; inf = no bound) is not among the row's K best.
+    """
+    follow(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, SPLITS_PAD)
+    x = tl.load(part_best + row * splits + part, mask=part < splits, other=float("-inf"))
+    sums = tl.load(part_sum + row * splits + part, mask=part < splits, other=0.0)
+    group = tl.arange(0, GROUPS_PAD)
+    best = tl.load(group_best + row * groups + group, mask=group < groups, other=float("-inf"))
+    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
+    top = tl.max(z, axis=0)
+    shift = tl.where(top == float("-inf"), 0.0, top)
+    log_total = tl.log(tl.maximum(tl.sum(sums * tl.exp(z - shift), axis=0), 1.0))
+    tl.store(row_top + row, top)
+    tl.store(row_shift + row, shift)
+    tl.store(row_log_total + row, log_total)
+    tl.store(row_step + row, tl.minimum((top - shift) - log_total, 0.0))
+    tl.store(found + row, 0)
+
+    loss = (top - tl.minimum(best * inverse_temperature, FLOAT32_MAX)) * PER_NAT
+    near = (group < groups) & (loss <= BINS - 2)
+    bin_of = tl.where(near, tl.ceil(loss), BINS - 1).to(tl.int32)  # the last bin is for what is not counted
+    bins = tl.arange(0, BINS)
+    counts = tl.where(bins < BINS - 1, tl.histogram(bin_of, BINS), 0)
+    upto = tl.cumsum(counts, axis=0)
+    edge = tl.min(tl.where((upto >= K) & (bins < BINS - 1), bins, BINS), axis=0)
+    tl.store(row_edge + row, tl.where(edge < BINS, edge.to(tl.float32), float("inf")))
+    counts = tl.minimum(upto, K) - tl.minimum(upto - counts, K)  # no more than K tokens of a level are ever used
+    tl.store(step_counts + row * BINS + bins, counts.to(tl.float32))
+
+
+@triton.jit
+def floor_of_counts_kernel(
+    row_step: tl.tensor,
+    row_chain: tl.tensor,
+    step_counts: tl.tensor,
+    path_counts: tl.tensor,
+    floors: tl.tensor,
+    depth: tl.tensor,
+    BUDGET: tl.constexpr,
+    DEPTH_PAD: tl.constexpr,
+    BINS: tl.constexpr,
+    PER_NAT: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One request: the argmax chain's scores, and a score that the BUDGET best surely exceed.
+
+    Counts prefixes by what they lose against the argmax chain: those of one level more are the convolution of the
+    counts so far with those of its tokens. All counted are real prefixes, none worse than its bin says, so BUDGET of
+    them bound the floor. The counts so far stay in registers; the next level's come from memory one step ahead.
+    """
+    follow(PDL)
+    n = tl.program_id(0).to(tl.int64)
+    level = tl.arange(0, DEPTH_PAD)
+    chain_step = tl.load(row_step + n * depth + level, mask=level < depth, other=0.0)
+    bins = tl.arange(0, BINS)
+    apart = bins[:, None] - bins[None, :]
+    step_counts += n * depth * BINS
+    path_counts += n * depth * BINS
+    step = tl.load(step_counts + apart, mask=apart >= 0, other=0.0)
+    chain = tl.cumsum(chain_step, axis=0)
+    before = tl.where(level == 0, 0.0, chain - chain_step)
+    before = tl.where(before == before, before, float("-inf"))
+    tl.store(row_chain + n * depth + level, before, mask=level < depth)
+    paths = tl.where(bins == 0, 1.0, 0.0)
+    for d in range(depth):
+        ahead = tl.load(step_counts + tl.minimum(d + 1, depth - 1) * BINS + apart, mask=apart >= 0, other=0.0)
+        paths = tl.minimum(tl.sum(step * paths[None, :], axis=1), 1e5)
+        tl.store(path_counts + d * BINS + bins, paths)
+        step = ahead
+    tl.debug_barrier()
+    lane_at = level[:, None] * BINS + bins[None, :]
+    many = tl.load(path_counts + lane_at, mask=(level < depth)[:, None], other=0.0)
+    score = chain[:, None] - bins[None, :].to(tl.float32) / PER_NAT
+    low = -64.0
+    high = 0.0
+    for _ in range(10):
+        middle = 0.5 * (low + high)
+        enough = tl.sum(tl.where(score >= middle, many, 0.0)) >= BUDGET
+        low = tl.where(enough, middle, low)
+        high = tl.where(enough, high, middle)
+    # sums were taken in another order than the tree's
+    floor = low - 1e-3 - 1e-5 * tl.abs(low)
+    tl.store(floors + n, tl.where(low > -64.0, floor, float("-inf")))
+
+
+@triton.jit
+def gather_kernel(
+    logits: tl.tensor,
+    group_best: tl.tensor,
+    row_top: tl.tensor,
+    row_shift: tl.tensor,
+    row_log_total: tl.tensor,
+    row_edge: tl.tensor,
+    row_chain: tl.tensor,
+    floors: tl.tensor,
+    found: tl.tensor,
+    listed: tl.tensor,
+    stride_n: tl.tensor,
+    stride_l: tl.tensor,
+    depth: tl.tensor,
+    vocab: tl.tensor,
+    groups: tl.tensor,
+    inverse_temperature: tl.tensor,
+    GROUP: tl.constexpr,
+    EACH: tl.constexpr,
+    STEPS: tl.constexpr,
+    ROOM: tl.constexpr,
+    SHIFT: tl.constexpr,
+    PER_NAT: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """EACH * STEPS groups of one row: lists the tokens that may be of use, in no order, as (order of the logit, token).
+
+    Of use are those that the floor leaves a chance and that may be among the row's K best. `found` counts all of them;
+    where they are more than ROOM the list is not complete.
+    """
+    follow(PDL)
+    row = tl.program_id(1).to(tl.int64)
+    base = logits + (row // depth) * stride_n + (row % depth) * stride_l
+    first = tl.program_id(0) * (EACH * STEPS)
+    all_of = first + tl.arange(0, EACH * STEPS)
+    best_of = tl.load(group_best + row * groups + all_of, mask=all_of < groups, other=float("-inf"))
+    top = tl.load(row_top + row)
+    shift = tl.load(row_shift + row)
+    log_total = tl.load(row_log_total + row)
+    edge = tl.load(row_edge + row)
+    least = _least(tl.load(floors + row // depth), tl.load(row_chain + row))
+    chances = _useful(best_of, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
+    if tl.max(chances.to(tl.int32), axis=0) > 0:
+        for step in range(STEPS):
+            group = first + step * EACH + tl.arange(0, EACH)
+            best = tl.load(group_best + row * groups + group, mask=group < groups, other=float("-inf"))
+            chance = _useful(best, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
+            if tl.max(chance.to(tl.int32), axis=0) > 0:
+                token = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+                real = chance[:, None] & (token < vocab)
+                x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
+                good = _useful(x, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
+                good = tl.reshape(good, [EACH * GROUP])
+                place = tl.cumsum(good.to(tl.int32), axis=0) - 1
+                many = tl.sum(good.to(tl.int32), axis=0)
+                place += tl.atomic_add(found + row, many, sem="relaxed")
+                both = ((~_key(x, SHIFT)).to(tl.int64) << 32) | token.to(tl.int64)
+                tl.store(listed + row * ROOM + place, tl.reshape(both, [EACH * GROUP]), mask=good & (place < ROOM))
+
+
+@triton.jit
+def _least(floor: tl.tensor, chain: tl.tensor) -> tl.tensor:
+    """What a token's log-probability must exceed after a chain of this score; slack for sums in another order."""
+    least = floor - chain - 1e-3 - 1e-5 * tl.abs(floor)
+    return tl.where((least == least) & (floor > float("-inf")), least, float("-inf"))
+
+
+@triton.jit
+def _useful(
+    x: tl.tensor,
+    top: tl.tensor,
+    shift: tl.tensor,
+    log_total: tl.tensor,
+    edge: tl.tensor,
+    least: tl.tensor,
+    inverse_temperature: tl.tensor,
+    PER_NAT: tl.constexpr,
+) -> tl.tensor:
+    """Whether cleaned logits are above the floor or the row's best, and within the edge of its K best."""
+    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
+    lp = tl.minimum((z - shift) - log_total, 0.0)
+    return (x > float("-inf")) & ((lp > least) | (z >= top)) & ((top - z) * PER_NAT <= edge)
+
+
+@triton.jit
+def place_kernel(
+    logits: tl.tensor,
+    group_best: tl.tensor,
+    row_shift: tl.tensor,
+    row_log_total: tl.tensor,
+    found: tl.tensor,
+    listed: tl.tensor,
+    chosen_groups: tl.tensor,
+    top_log_prob: tl.tensor,
+    top_token: tl.tensor,
+    lengths: tl.tensor,
+    stride_n: tl.tensor,
+    stride_l: tl.tensor,
+    depth: tl.tensor,
+    vocab: tl.tensor,
+    groups: tl.tensor,
+    inverse_temperature: tl.tensor,
+    K: tl.constexpr,
+    K_GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    EACH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    ROOM: tl.constexpr,
+    SHIFT: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """A row's listed tokens in rank order, K at most: each one's rank is the number of those before it.
+
+    A row whose list is not complete (mass ties, mostly) is done by its first program alone, after exact selection.
+    """
+    follow(PDL)
+    row = tl.program_id(1).to(tl.int64)
+    begin = tl.program_id(0)
+    stride = tl.num_programs(0)
+    many = tl.load(found + row)
+    shift = tl.load(row_shift + row)
+    log_total = tl.load(row_log_total + row)
+    listed += row * ROOM
+    if begin == 0:
+        tl.store(lengths + row, tl.minimum(many, K))
+    if many > ROOM:
+        if begin == 0:
+            base = logits + (row // depth) * stride_n + (row % depth) * stride_l
+            _select_exactly(
+                base,
+                group_best + row * groups,
+                chosen_groups + row * K,
+                listed,
+                vocab,
+                groups,
+                K,
+                K_GROUPS,
+                GROUP,
+                SHIFT,
+            )
+            many = tl.full([], K, tl.int32)
+            stride = tl.full([], 1, tl.int32)
+        else:
+            many = tl.full([], 0, tl.int32)
+    for first in range(begin * EACH, many, stride * EACH):
+        slot = first + tl.arange(0, EACH)
+        own = tl.load(listed + slot, mask=slot < many, other=HIGHEST64)
+        rank = tl.zeros([EACH], tl.int32)
+        for other in range(0, many, CHUNK):
+            them = other + tl.arange(0, CHUNK)
+            theirs = tl.load(listed + them, mask=them < many, other=HIGHEST64)
+            rank += tl.sum((theirs[None, :] < own[:, None]).to(tl.int32), axis=1)
+        chosen = (slot < many) & (rank < K)
+        x = _value(~((own >> 32).to(tl.int32)), SHIFT)
+        out = row * K + rank
+        tl.store(top_log_prob + out, _log_prob(x, inverse_temperature, shift, log_total), mask=chosen)
+        tl.store(top_token + out, (own & 0xFFFFFFFF).to(tl.int32), mask=chosen)
+
+
+@triton.jit
+def _select_exactly(
+    base: tl.tensor,
+    group_best: tl.tensor,
+    chosen: tl.tensor,
+    listed: tl.tensor,
+    vocab: tl.tensor,
+    groups: tl.tensor,
+    K: tl.constexpr,
+    K_GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    SHIFT: tl.constexpr,
+) -> None:
+    """The row's K best tokens into the list: the K best groups by a search over the bits of their maxima, then tokens.
+
+    The K best tokens lie in the K best groups, since otherwise K groups would each hold a better one; ties go to the
+    lower index. For few registers all is read again in pieces for each bit.
+    """
+    BITS: tl.constexpr = 32 - SHIFT
+    WIDTH: tl.constexpr = 1024
+    FEW: tl.constexpr = WIDTH // GROUP
+    lowest: tl.constexpr = -(1 << (BITS - 1))
+    kth = tl.full([], lowest, tl.int32)
+    step = tl.full([], 1 << (BITS - 2), tl.int32)
+    for bit in range(BITS):
+        higher = tl.where(bit == 0, 0, kth + step)
+        count = tl.full([], 0, tl.int32)
+        for first in range(0, groups, WIDTH):
+            at = first + tl.arange(0, WIDTH)
+            best = tl.load(group_best + at, mask=at < groups, other=float("-inf"))
+            count += tl.sum(((_key(best, SHIFT) >= higher) & (at < groups)).to(tl.int32), axis=0)
+        kth = tl.where(count >= K_GROUPS, higher, kth)
+        step = tl.where(bit == 0, step, step >> 1)
+    above = tl.full([], 0, tl.int32)
+    for first in range(0, groups, WIDTH):
+        at = first + tl.arange(0, WIDTH)
+        best = tl.load(group_best + at, mask=at < groups, other=float("-inf"))
+        above += tl.sum(((_key(best, SHIFT) > kth) & (at < groups)).to(tl.int32), axis=0)
+    left = K_GROUPS - above
+    placed = tl.full([], 0, tl.int32)
+    for first in range(0, groups, WIDTH):
+        at = first + tl.arange(0, WIDTH)
+        key = _key(tl.load(group_best + at, mask=at < groups, other=float("-inf")), SHIFT)
+        equal = ((key == kth) & (at < groups)).to(tl.int32)
+        take = ((key > kth) & (at < groups)) | ((equal > 0) & (tl.cumsum(equal, axis=0) <= left))
+        left -= tl.minimum(tl.sum(equal, axis=0), left)
+        place = placed + tl.cumsum(take.to(tl.int32), axis=0) - 1
+        tl.store(chosen + place, at, mask=take)
+        placed += tl.sum(take.to(tl.int32), axis=0)
+    tl.debug_barrier()
+
+    kth = tl.full([], lowest, tl.int32)
+    step = tl.full([], 1 << (BITS - 2), tl.int32)
+    for bit in range(BITS):
+        higher = tl.where(bit == 0, 0, kth + step)
+        count = tl.full([], 0, tl.int32)
+        for first in range(0, K_GROUPS, FEW):
+            key, token, real = _tokens_of(base, chosen, first, vocab, K_GROUPS, GROUP, FEW, SHIFT)
+            count += tl.sum((real & (key >= higher)).to(tl.int32), axis=0)
+        kth = tl.where(count >= K, higher, kth)
+        step = tl.where(bit == 0, step, step >> 1)
+    above = tl.full([], 0, tl.int32)
+    for first in range(0, K_GROUPS, FEW):
+        key, token, real = _tokens_of(base, chosen, first, vocab, K_GROUPS, GROUP, FEW, SHIFT)
+        above += tl.sum((real & (key > kth)).to(tl.int32), axis=0)
+    left = K - above
+    placed = tl.full([], 0, tl.int32)
+    for first in range(0, K_GROUPS, FEW):
+        key, token, real = _tokens_of(base, chosen, first, vocab, K_GROUPS, GROUP, FEW, SHIFT)
+        equal = (real & (key == kth)).to(tl.int32)
+        take = (real & (key > kth)) | ((equal > 0) & (tl.cumsum(equal, axis=0) <= left))
+        left -= tl.minimum(tl.sum(equal, axis=0), left)
+        place = placed + tl.cumsum(take.to(tl.int32), axis=0) - 1
+        tl.store(listed + place, ((~key).to(tl.int64) << 32) | token.to(tl.int64), mask=take)
+        placed += tl.sum(take.to(tl.int32), axis=0)
+    tl.debug_barrier()
+
+
+@triton.jit
+def _tokens_of(
+    base: tl.tensor,
+    chosen: tl.tensor,
+    first: tl.tensor,
+    vocab: tl.tensor,
+    K_GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    FEW: tl.constexpr,
+    SHIFT: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Keys and ids of FEW of the chosen groups' tokens in order of index, and which of them are real."""
+    slot = first + tl.arange(0, FEW)
+    member = tl.load(chosen + slot, mask=slot < K_GROUPS, other=0)
+    token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    real = (slot < K_GROUPS)[:, None] & (token < vocab)
+    x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
+    size: tl.constexpr = FEW * GROUP
+    return tl.reshape(_key(x, SHIFT), [size]), tl.reshape(token, [size]), tl.reshape(real, [size])
+
+
+@triton.jit
 def _how_many(
     add: tl.tensor, row: tl.tensor, floor: tl.tensor, length: tl.tensor, steps: tl.tensor, STRICT: tl.constexpr
 ) -> tl.tensor:
@@ -416,11 +810,13 @@ def expand_kernel(
     MOST: tl.constexpr,
     ROOM: tl.constexpr,
     SPINE: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One request: every prefix above the floor, level by level, each level in lexicographic order of its ranks.
 
     Entry 0 is the root. Children of one parent lie together in order of rank, so (level, position) is the tie rule.
     """
+    follow(PDL)
     n = tl.program_id(0).to(tl.int64)
     log_probs += n * depth * K
     lengths += n * depth
@@ -538,8 +934,10 @@ def rank_kernel(
     CHUNK: tl.constexpr,
     DEPTH_PAD: tl.constexpr,
     SPINE: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """Entries of one request: each one's place in the tree is how many entries come before it."""
+    follow(PDL)
     n = tl.program_id(1).to(tl.int64)
     score += n * ROOM
     rank += n * ROOM
@@ -614,8 +1012,10 @@ def links_kernel(
     WORDS: tl.constexpr,
     WORDS_PAD: tl.constexpr,
     EACH: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """EACH nodes of one request: parent, ancestors' bits, first child, next sibling; and the padding of all outputs."""
+    follow(PDL)
     n = tl.program_id(1).to(tl.int64)
     parent += n * ROOM
     child += n * ROOM

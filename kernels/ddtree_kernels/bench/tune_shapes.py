@@ -1,0 +1,149 @@
+"""What tune_build compares: variants, shapes, and the check that each must pass before it is timed.
+
+NOT YET RUN ON A GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from ddtree_kernels.bench.inputs import draft_logits
+from ddtree_kernels.ops.tree_build import launch, reference
+from ddtree_kernels.ops.tree_build.tree import DraftTree
+from ddtree_kernels.ops.tree_build.tuning import Tuning
+
+ALL = Tuning(pdl=True, lists=True, lean=True)
+VARIANTS = {
+    "now": Tuning(),
+    "pdl": Tuning(pdl=True),
+    "pdl+lean": Tuning(pdl=True, lean=True),
+    "lists": Tuning(lists=True),
+    "lists+pdl": Tuning(lists=True, pdl=True),
+    "all": ALL,
+    "all, 8 a nat": dataclasses.replace(ALL, per_nat=8),
+    "all, 128 bins of 8 a nat": dataclasses.replace(ALL, bins=128, per_nat=8),
+    "all, 32 bins": dataclasses.replace(ALL, bins=32),
+    "all, split 2048": dataclasses.replace(ALL, split=2048),
+    "all, split 8192": dataclasses.replace(ALL, split=8192),
+    "all, split 8192 of 8 warps": dataclasses.replace(ALL, split=8192, warps=8),
+}
+VOCAB, DEPTH = 151936, 15
+REPLAYS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """One timed shape: requests, budget, whether the logits are noise alone; the part says which process checks it."""
+
+    name: str
+    batch: int
+    budget: int
+    noise: bool
+    part: int
+
+
+SHAPES = [
+    *(Shape(f"B {budget}", 1, budget, False, int(budget > 64)) for budget in (16, 64, 256, 1024)),
+    *(Shape(f"B {budget}, noise", 1, budget, True, int(budget > 64)) for budget in (16, 64, 256, 1024)),
+    Shape("batch 32, B 64", 32, 64, False, 0),
+]
+
+
+def inputs(shape: Shape, seed: int) -> torch.Tensor:
+    """[batch, 15, 151936] bfloat16 on the GPU."""
+    if not shape.noise:
+        return draft_logits(shape.batch, DEPTH, VOCAB, seed)
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    return torch.randn(shape.batch, DEPTH, VOCAB, device="cuda", generator=generator).bfloat16()
+
+
+def wrong(shape: Shape, tuning: Tuning) -> str | None:
+    """What is wrong with this variant on two fresh inputs, None if nothing: eager, then as a graph that is replayed.
+
+    Memory holds rubbish before each eager launch, outputs before each replay; replays follow each other without a wait,
+    on inputs that change, so that a kernel that starts before its time shows.
+    """
+    root = torch.arange(shape.batch, device="cuda")
+    sets, wanted = [inputs(shape, 1000 + seed) for seed in range(2)], []
+    for x in sets:
+        with poisoned():
+            full = launch.rank_tokens(x, shape.budget, shape.budget, prune=False, tuning=tuning)
+        log_probs, tokens = reference.top_log_probs(x, shape.budget)
+        if not torch.equal(full.tokens.long(), tokens):
+            return "top tokens differ from the reference's"
+        if not torch.allclose(full.log_probs, log_probs, atol=1e-5, rtol=1e-5):
+            return "log-probabilities differ from the reference's"
+        wanted.append(fields(reference.select(full.log_probs, full.tokens, root, shape.budget)))
+        with poisoned():
+            have = fields(launch.tree_build(x, root, shape.budget, tuning=tuning))
+        if names := [name for name, one in have.items() if not torch.equal(one, wanted[-1][name])]:
+            return f"{', '.join(names)} differ from the reference's"
+    return replayed(sets, wanted, lambda x: launch.tree_build(x, root, shape.budget, tuning=tuning))
+
+
+def replayed(
+    sets: list[torch.Tensor], wanted: list[dict[str, torch.Tensor]], build: Callable[[torch.Tensor], DraftTree]
+) -> str | None:
+    """What is wrong with a captured build on inputs that change between replays."""
+    static = sets[0].clone()
+    build(static)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = fields(build(static))
+    same = torch.ones((), dtype=torch.bool, device="cuda")
+    for replay in range(REPLAYS):
+        static.copy_(sets[replay % 2])
+        for one in out.values():
+            one.fill_(77)
+        graph.replay()
+        graph.replay()
+        for name, one in out.items():
+            same &= (one == wanted[replay % 2][name]).all()
+    return None if bool(same) else "replays differ from the reference's"
+
+
+def fields(tree: DraftTree) -> dict[str, torch.Tensor]:
+    """The tree's tensors by name."""
+    return {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """torch.empty gives rubbish: what a kernel leaves unwritten, or reads before it wrote, shows."""
+    plain = torch.empty
+
+    def rubbish(*size: Any, **options: Any) -> torch.Tensor:
+        made = plain(*size, **options)
+        return made.fill_(float("nan") if made.is_floating_point() else 77_777)
+
+    torch.empty = rubbish
+    try:
+        yield
+    finally:
+        torch.empty = plain
+
+
+def kernel_times(shape: Shape, tuning: Tuning, rounds: int = 10) -> str:
+    """Mean microseconds of each kernel in the order of their launch, and their sum."""
+    root = torch.zeros(shape.batch, dtype=torch.int64, device="cuda")
+    sets = [inputs(shape, seed) for seed in range(2)]
+    for x in sets:
+        launch.tree_build(x, root, shape.budget, tuning=tuning)
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for turn in range(rounds):
+            launch.tree_build(sets[turn % 2], root, shape.budget, tuning=tuning)
+        torch.cuda.synchronize()
+    times: dict[str, float] = defaultdict(float)
+    for event in found.events() or ():
+        if str(event.device_type).endswith("CUDA"):
+            times[event.name.removesuffix("_kernel")] += event.time_range.elapsed_us() / rounds
+    return ", ".join(f"{name} {time:.1f}" for name, time in times.items()) + f"; sum {sum(times.values()):.1f}"
