@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ddtree_kernels.bench import run
+from ddtree_kernels.bench.flex import Peer
 from ddtree_kernels.bench.rows import Row
 
 
@@ -51,3 +54,24 @@ def test_the_flex_attention_peer_attends_to_the_same_tree() -> None:
     mask = peers.flex_mask(reference.tree_bits(words, nodes), context)
     wanted, _ = reference.tree_attention(q, k, v, words[None], torch.tensor([context]))
     assert torch.allclose(peers.flex(q, k, v, mask, flex_attention), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("print('ready', flush=True); input(); print(12.5)", 12.5),
+        ("print('LoweringException: no such layout')", "LoweringException: no such layout"),
+        ("print('ready', flush=True); input(); print('OutOfMemoryError: 3 GiB')", "OutOfMemoryError: 3 GiB"),
+        ("raise SystemExit(1)", "ended without a word"),
+    ],
+)
+def test_a_peer_in_a_process_gives_its_time_or_the_reason(program: str, told: float | str) -> None:
+    assert Peer([sys.executable, "-c", program]).time_us() == told
+
+
+def test_a_peer_that_hangs_is_ended() -> None:
+    began = time.monotonic()
+    peer = Peer([sys.executable, "-c", "import time; time.sleep(60)"], limit=0.3)
+    assert peer.time_us() == "not done after 0 s"
+    assert peer.process.returncode is not None
+    assert time.monotonic() - began < 30

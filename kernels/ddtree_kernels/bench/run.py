@@ -15,13 +15,17 @@ Cases = Callable[[], Iterator[Row]]
 
 
 def measure(names: Iterable[str], checks: dict[str, Check], cases: dict[str, Cases], seed: int, out: Path) -> int:
-    """Exit status: 1 when a test was red; such an operation gets no timing. Rows go to stdout and to the CSV file."""
+    """Exit status: 1 when a test was red; such an operation gets no timing.
+
+    Rows go to stdout and to the CSV file, each operation's seconds to stderr.
+    """
     red = 0
     print(HEAD)
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(CSV_HEAD)
         for name in names:
+            began = time.monotonic()
             wrong = checks[name](seed)
             if wrong is not None:
                 print(f"{name}: its test is red, so nothing is timed: {wrong}", file=sys.stderr)
@@ -30,6 +34,7 @@ def measure(names: Iterable[str], checks: dict[str, Check], cases: dict[str, Cas
             for row in cases[name]():
                 print(row.table(), flush=True)
                 writer.writerow(row.csv())
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return red
 
 

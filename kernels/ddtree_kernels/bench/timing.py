@@ -29,6 +29,11 @@ def graph_us(calls: Sequence[Call], replays: int = 20) -> float:
 
 def events_us(calls: Sequence[Call], repeats: int = 20) -> float:
     """Microseconds of one pass over the calls between two events, median; for what cannot be captured."""
+    return spread_us(calls, repeats)[1]
+
+
+def spread_us(calls: Sequence[Call], repeats: int = 20) -> tuple[float, float, float]:
+    """As events_us: the least, the median and the most."""
     times = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -39,7 +44,7 @@ def events_us(calls: Sequence[Call], repeats: int = 20) -> float:
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end) * 1e3)
-    return statistics.median(times)
+    return min(times), statistics.median(times), max(times)
 
 
 def copy_bytes_per_us() -> float:
