@@ -7,3 +7,11 @@ import importlib.util
 NEEDS = ("torch", "triton", "numpy", "tokenizers", "safetensors")
 MISSING = [name for name in NEEDS if importlib.util.find_spec(name) is None]
 collect_ignore_glob = ["test_[!i]*.py"] if MISSING else []
+
+if not MISSING:
+    import os
+
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before any test module

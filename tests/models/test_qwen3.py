@@ -143,7 +143,7 @@ def test_torch_and_our_op_attend_alike(monkeypatch: pytest.MonkeyPatch) -> None:
         query: torch.Tensor, cache: Cache, layer: int, view: attention.View, window: int | None
     ) -> torch.Tensor:
         out = tree_attention(
-            query[None], cache.keys[layer], cache.values[layer], view.words[None].contiguous(), view.lengths()
+            query[None], cache.keys[layer], cache.values[layer], view.words[None].contiguous(), view.lengths
         )
         assert isinstance(out, torch.Tensor)
         return out[0]
@@ -151,7 +151,7 @@ def test_torch_and_our_op_attend_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = []
     for patched in (False, True):
         if patched:
-            monkeypatch.setattr("ddtree_kernels.models.qwen3.attend", through_the_op)
+            monkeypatch.setattr("ddtree_kernels.models.trunk.attend", through_the_op)
         cache = Cache(target.config.shape, 30)
         target.forward(torch.tensor(TOKENS), torch.arange(12), cache, 0)
         hidden.append(target.forward(torch.tensor(tokens), 12 + torch.tensor(depths), cache, 12, visibility=words)[0])

@@ -153,8 +153,7 @@ class Engine:
         for start in range(0, len(prompt), self.chunk):
             with torch.inference_mode():
                 tokens = torch.tensor(prompt[start : start + self.chunk], device=self.device)
-                positions = torch.arange(start, start + len(tokens), device=self.device)
-                hidden, features = target.forward(tokens, positions, round_.cache, start, features=draft is not None)
+                hidden, features = target.forward(tokens, None, round_.cache, start, features=draft is not None)
                 if draft is not None:
                     assert features is not None and draft_cache is not None
                     draft.extend(features, draft_cache, start)

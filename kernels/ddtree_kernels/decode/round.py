@@ -15,6 +15,7 @@ import torch
 from ddtree_kernels.decode import host
 from ddtree_kernels.decode.sampling import Chooser
 from ddtree_kernels.decode.settings import Settings
+from ddtree_kernels.models.attention import chain_words
 from ddtree_kernels.ops.kv_commit import feature_commit
 from ddtree_kernels.ops.tree_accept import Accepted, linear_accept, tree_accept
 from ddtree_kernels.ops.tree_build import tree_build
@@ -65,6 +66,8 @@ class Round:
         self.width = min(self.block, self.nodes)
         """The most tokens that a round commits, and feature rows that it leaves."""
         device = target.device
+        self.chain = chain_words(self.nodes, device)
+        """What a chain's nodes see; kept, since a captured round reads it where it lies."""
         self.place = Place(0, torch.zeros(1, dtype=torch.int64, device=device), 0, None)
         self.logits: torch.Tensor | None = None
         self.tree: DraftTree | None = None
@@ -82,11 +85,12 @@ class Round:
             return
         assert self.draft_cache is not None
         place = self.place
-        if place.pending is not None:
-            self.draft_model.extend(place.pending, self.draft_cache, place.before)
-        self.logits = self.draft_model.draft(
-            place.root, self.draft_cache, place.length, max_length=self.max_length
-        ).float()
+        pending = None if place.pending is None else (place.pending, place.before)
+        logits = self.draft_model.draft(
+            place.root, self.draft_cache, place.length, pending=pending, max_length=self.max_length
+        )
+        # the kernels take what the model gives, unless that is float64
+        self.logits = logits.float() if self.on_host or logits.dtype == torch.float64 else logits
 
     def build(self) -> None:
         """The tokens to verify: the root alone, the argmax chain, or the tree."""
@@ -97,7 +101,7 @@ class Round:
             self.tree = host.tree_build(
                 self.logits, root, settings.budget, settings.top_k, settings.spine, settings.draft_temperature
             )
-            self.tokens = self.tree.tokens[0].clamp(min=0)
+            self.tokens = self.tree.tokens[0]
         elif settings.trees:
             self.tree = tree_build(
                 self.logits[None],
@@ -107,21 +111,19 @@ class Round:
                 spine=settings.spine,
                 temperature=settings.draft_temperature,
             )
-            # padding is -1, which is no token; its rows mean nothing
-            self.tokens = self.tree.tokens[0].clamp(min=0)
+            self.tokens = self.tree.tokens[0]
         else:
             self.tokens = torch.cat([root, self.logits.argmax(dim=-1)])
 
     def verify(self) -> None:
         """The target's own choice after every node."""
         length, tree = self.place.length, self.tree
-        steps = torch.arange(self.nodes, device=self.target.device) if tree is None else tree.depths[0].clamp(min=0)
         hidden, self.features = self.target.forward(
             self.tokens,
-            length + steps.long(),
+            None if tree is None else tree.depths[0] + length,
             self.cache,
             length,
-            visibility=None if tree is None else tree.visibility[0],
+            visibility=self.chain if tree is None else tree.visibility[0],
             features=self.draft_model is not None,
             max_length=self.max_length,
         )

@@ -8,6 +8,7 @@ A round, with `length` committed rows in both caches and the bonus token `root` 
 
     draft.extend(features, draft_cache, before)        # features of the rows committed last: before .. length-1
     logits = draft.draft(root, draft_cache, length)    # [block-1, V], row i is the marginal of position length+1+i
+                                                       # (draft does both, given pending=(features, before))
     tree = tree_build(logits[None], root, budget=B)   # node 0 is the root
     hidden, features = target.forward(tree.tokens[0], length + tree.depths[0], cache, length,
                                       visibility=tree.visibility[0])
@@ -110,6 +111,9 @@ class Cache(Protocol):
     def table(self) -> KvTable:
         """All layers' keys, then values; made on first use, so touch it before a graph is captured."""
 
+    def check(self, start: int | torch.Tensor, count: int) -> None:
+        """ValueError where an int start has no room for so many rows."""
+
     def write(self, layer: int, start: int | torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Puts keys and values [n, Hkv, D] into rows start .. start+n-1; ValueError where an int start has no room."""
 
@@ -128,7 +132,7 @@ class Target(Protocol):
     def forward(
         self,
         tokens: torch.Tensor,
-        positions: torch.Tensor,
+        positions: torch.Tensor | None,
         cache: Cache,
         start: int | torch.Tensor,
         *,
@@ -139,7 +143,8 @@ class Target(Protocol):
         """Runs n tokens as rows start .. start+n-1 of the cache, after the rows before start.
 
         Args:
-            tokens, positions: [n] int64 or int32.
+            tokens: [n] int64 or int32; below 0 is padding, whose result means nothing.
+            positions: [n] int64 or int32, None = start, start + 1 ...
             visibility: [n, >= ceil(n/64)] int64 words as DraftTree's; None = a chain, each row sees those before it.
                 A row without any bit (padding) sees the context and itself; its result means nothing.
             features: whether features are wanted.
@@ -175,9 +180,17 @@ class Draft(Protocol):
         start+m-1 of the draft's cache. Rows that were not accepted may follow those that were."""
 
     def draft(
-        self, root: torch.Tensor, cache: Cache, length: int | torch.Tensor, *, max_length: int | None = None
+        self,
+        root: torch.Tensor,
+        cache: Cache,
+        length: int | torch.Tensor,
+        *,
+        pending: tuple[torch.Tensor, int | torch.Tensor] | None = None,
+        max_length: int | None = None,
     ) -> torch.Tensor:
         """Logits [block-1, V] of the positions behind root [1], which stands at position length.
+
+        pending: features and start, as for extend: the context rows that the cache still lacks, written on the way.
 
         Sees the first `length` rows of the cache; the block's own keys and values go to rows length .. length+block-1
         and are overwritten by the next extend.

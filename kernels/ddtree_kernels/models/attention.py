@@ -7,6 +7,7 @@ float64 it would round. Tests hold both to each other.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch.nn import functional as F
@@ -32,19 +33,34 @@ def block_words(nodes: int, device: torch.device) -> torch.Tensor:
 
 @dataclass(eq=False)
 class View:
-    """What n new rows see, the same in every layer: the context before start, and the new rows by visibility words."""
+    """What n new rows see, the same in every layer: the context before start, and the new rows by visibility words.
+
+    positions: [n], None = start, start + 1 ..."""
 
     start: int | torch.Tensor
     words: torch.Tensor
-    depths: torch.Tensor
+    positions: torch.Tensor | None
     max_length: int | None
     _masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
+    @cached_property
     def lengths(self) -> torch.Tensor:
         """start as [1] on the device."""
         if isinstance(self.start, int):
             return torch.full((1,), self.start, device=self.words.device)
         return self.start.reshape(1)
+
+    @cached_property
+    def depths(self) -> torch.Tensor:
+        """[n], the rows' positions behind start."""
+        if self.positions is None:
+            return torch.arange(self.words.shape[0], device=self.words.device)
+        return self.positions - self.start
+
+    @cached_property
+    def at(self) -> torch.Tensor:
+        """[n], the rows' positions."""
+        return self.start + self.depths if self.positions is None else self.positions
 
     def mask(self, rows: int, window: int | None) -> torch.Tensor:
         """bool [n, rows] of the cache's first rows; a row without any bit sees itself, or its sum would be empty."""
@@ -60,17 +76,22 @@ class View:
         return self._masks[window]
 
 
+def on_kernels(tensor: torch.Tensor, size: int) -> bool:
+    """Whether rows like this tensor's, with heads of this size, run on our kernels."""
+    return tensor.is_cuda and tensor.dtype in FLOAT_TYPES and size in HEAD_SIZES
+
+
 def attend(query: torch.Tensor, cache: Cache, layer: int, view: View, window: int | None) -> torch.Tensor:
     """[n, H, D] of query [n, H, D]; the new rows' keys and values are already in the cache."""
     nodes, _, size = query.shape
     keys, values = cache.keys[layer], cache.values[layer]
-    if query.is_cuda and query.dtype in FLOAT_TYPES and size in HEAD_SIZES:
+    if on_kernels(query, size):
         out = tree_attention(
             query[None],
             keys,
             values,
             view.words[None],
-            view.lengths(),
+            view.lengths,
             depths=view.depths[None].int() if window is not None else None,
             sliding_window=window,
             max_length=view.max_length,

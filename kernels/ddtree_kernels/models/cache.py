@@ -35,12 +35,16 @@ class Cache:
         """Every layer's keys, then every layer's values, for kv_commit; made on first use, before any capture."""
         return kv_table([*self.keys, *self.values])
 
+    def check(self, start: int | torch.Tensor, count: int) -> None:
+        """ValueError where an int start has no room for so many rows; of a tensor nothing is known without waiting."""
+        if isinstance(start, int) and (start < 0 or start + count > self.rows):
+            raise ValueError(f"rows {start} to {start + count - 1} are not in a cache of {self.rows} rows")
+
     def write(self, layer: int, start: int | torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Puts keys and values [n, Hkv, D] into rows start .. start+n-1; ValueError where an int start has no room."""
         count = keys.shape[0]
+        self.check(start, count)
         if isinstance(start, int):
-            if start < 0 or start + count > self.rows:
-                raise ValueError(f"rows {start} to {start + count - 1} are not in a cache of {self.rows} rows")
             self.keys[layer][0, start : start + count] = keys
             self.values[layer][0, start : start + count] = values
             return

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional as F
 
-from ddtree_kernels.models import rope, stack
+from ddtree_kernels.models import stack
 from ddtree_kernels.models.api import Cache, DraftConfig
-from ddtree_kernels.models.attention import View, attend, block_words
+from ddtree_kernels.models.attention import View, block_words
 from ddtree_kernels.models.qwen3 import Qwen3
+from ddtree_kernels.models.trunk import Older, Trunk, as_tensor
 
 
 def draft_names(config: DraftConfig) -> dict[str, tuple[int, ...]]:
@@ -46,8 +47,7 @@ class DFlash:
         self.layers = stack.build_layers(weights, "layers.", config.shape, drop)
         self.device: torch.device = self.fc.device
         self.dtype: torch.dtype = self.fc.dtype
-        self._turns = rope.frequencies(config.shape.rope, config.shape.head_dim).to(self.device)
-        self._steps = torch.arange(config.block_size, device=self.device)
+        self._trunk = Trunk(config.shape, self.layers, self.norm)
         self._words = block_words(config.block_size, self.device)
         self._masks = torch.full((config.block_size - 1,), config.mask_token_id, device=self.device)
 
@@ -58,27 +58,29 @@ class DFlash:
 
     def extend(self, features: torch.Tensor, cache: Cache, start: int | torch.Tensor) -> None:
         """See api.Draft.extend."""
-        shape = self.config.shape
-        context = stack.rms_norm(F.linear(features, self.fc), self.hidden_norm, shape.rms_norm_eps)
-        positions = start + torch.arange(features.shape[0], device=self.device)
-        cosines, sines = rope.turns(positions, self._turns, shape.rope, self.dtype)
-        for i, layer in enumerate(self.layers):
-            cache.write(i, start, *stack.key_value(layer, shape, context, cosines, sines))
+        mixed = F.linear(features, self.fc)
+        self._trunk.context(stack.rms_norm(mixed, self.hidden_norm, self.config.shape.rms_norm_eps), cache, start)
 
     def draft(
-        self, root: torch.Tensor, cache: Cache, length: int | torch.Tensor, *, max_length: int | None = None
+        self,
+        root: torch.Tensor,
+        cache: Cache,
+        length: int | torch.Tensor,
+        *,
+        pending: tuple[torch.Tensor, int | torch.Tensor] | None = None,
+        max_length: int | None = None,
     ) -> torch.Tensor:
         """See api.Draft.draft."""
-        shape = self.config.shape
-        view = View(length, self._words, self._steps, max_length)
-        cosines, sines = rope.turns(length + self._steps, self._turns, shape.rope, self.dtype)
-        x = self.target.embed(torch.cat([root.reshape(1).to(self._masks.dtype), self._masks]))
-        for i, layer in enumerate(self.layers):
-            normed = stack.rms_norm(x, layer.input_norm, shape.rms_norm_eps)
-            query, key, value = stack.project(layer, shape, normed, cosines, sines)
-            cache.write(i, length, key, value)
-            x = stack.finish(layer, shape, x, attend(query, cache, i, view, shape.windows[i]))
-        return self.target.logits(stack.rms_norm(x[1:], self.norm, shape.rms_norm_eps))
+        older = None
+        if pending is not None and self._trunk.fuses:
+            features, before = pending
+            older = Older(F.linear(features, self.fc), self.hidden_norm, as_tensor(before, self.device))
+        elif pending is not None:
+            self.extend(pending[0], cache, pending[1])
+        view = View(length, self._words, None, max_length)
+        tokens = torch.cat([root.reshape(1).to(self._masks.dtype), self._masks])
+        hidden, _ = self._trunk.run(self.target.embedding, tokens, cache, view, older=older)
+        return self.target.logits(hidden[1:])
 
     def weight_bytes(self) -> int:
         """See api.Draft.weight_bytes."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional as F
 
-from ddtree_kernels.models import rope, stack
+from ddtree_kernels.models import stack
 from ddtree_kernels.models.api import Cache, TargetConfig
-from ddtree_kernels.models.attention import View, attend, chain_words
+from ddtree_kernels.models.attention import View, chain_words
+from ddtree_kernels.models.trunk import Trunk
 
 
 def target_names(config: TargetConfig) -> dict[str, tuple[int, ...]]:
@@ -38,12 +39,12 @@ class Qwen3:
         self.layers = stack.build_layers(weights, "model.layers.", config.shape, drop)
         self.device: torch.device = self.embedding.device
         self.dtype: torch.dtype = self.embedding.dtype
-        self._turns = rope.frequencies(config.shape.rope, config.shape.head_dim).to(self.device)
+        self._trunk = Trunk(config.shape, self.layers, self.norm)
 
     def forward(
         self,
         tokens: torch.Tensor,
-        positions: torch.Tensor,
+        positions: torch.Tensor | None,
         cache: Cache,
         start: int | torch.Tensor,
         *,
@@ -52,21 +53,9 @@ class Qwen3:
         max_length: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See api.Target.forward."""
-        shape = self.config.shape
         words = chain_words(tokens.shape[0], self.device) if visibility is None else visibility
-        view = View(start, words, positions - start, max_length)
-        cosines, sines = rope.turns(positions, self._turns, shape.rope, self.dtype)
-        x = self.embed(tokens)
-        taken: dict[int, torch.Tensor] = {}
-        for i, layer in enumerate(self.layers):
-            normed = stack.rms_norm(x, layer.input_norm, shape.rms_norm_eps)
-            query, key, value = stack.project(layer, shape, normed, cosines, sines)
-            cache.write(i, start, key, value)
-            x = stack.finish(layer, shape, x, attend(query, cache, i, view, shape.windows[i]))
-            if features and i in self.layer_ids:
-                taken[i] = x
-        hidden = stack.rms_norm(x, self.norm, shape.rms_norm_eps)
-        return hidden, torch.cat([taken[i] for i in self.layer_ids], dim=-1) if taken else None
+        view = View(start, words, positions, max_length)
+        return self._trunk.run(self.embedding, tokens, cache, view, self.layer_ids if features else ())
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """See api.Target.logits."""
