@@ -70,6 +70,20 @@ def test_lengths_as_tensors_give_the_same_rounds(settings: Settings, expected: l
         assert counts == greedy(eager, prompt)[1]
 
 
+@pytest.mark.parametrize(
+    "settings", [Settings("autoregressive"), OTHERS[0], OTHERS[1], OTHERS[4]], ids=lambda s: s.mode
+)
+def test_a_round_s_end_in_one_launch_is_the_same_end(settings: Settings) -> None:
+    """The kernel that a captured round ends with, here under Triton's interpreter."""
+    one = pair(torch.float32)
+    plain, fused = (engine(one, settings, 96, static=True) for _ in range(2))
+    plain.round.settles, fused.round.settles = False, True
+    for prompt in PROMPTS[:2]:
+        assert greedy(fused, prompt, 12) == greedy(plain, prompt, 12)
+        for name in ("length", "root", "before"):
+            assert torch.equal(getattr(fused.round.place, name), getattr(plain.round.place, name)), name
+
+
 def test_shadow_emits_the_chain_and_counts_the_tree() -> None:
     one = pair()
     shadow, linear = engine(one, Settings("shadow-linear", 8)), engine(one, Settings("linear"))

@@ -15,6 +15,7 @@ import torch
 from ddtree_kernels.decode import host
 from ddtree_kernels.decode.sampling import Chooser
 from ddtree_kernels.decode.settings import Settings
+from ddtree_kernels.decode.settle import settle
 from ddtree_kernels.models.attention import chain_words
 from ddtree_kernels.ops.kv_commit import feature_commit
 from ddtree_kernels.ops.tree_accept import Accepted, linear_accept, tree_accept
@@ -60,6 +61,8 @@ class Round:
         self.static, self.max_length = static, max_length
         self.on_host = target.device.type == "cpu" and not static
         """Steps between the models by host.py."""
+        self.settles = target.device.type == "cuda" and static
+        """The end of a round in one launch, by settle.py."""
         self.draft_model, self.draft_cache = draft, draft_cache
         self.block = draft.block_size if draft is not None else 1
         self.nodes = settings.nodes(self.block)
@@ -76,6 +79,11 @@ class Round:
         self.chosen = self.place.root
         self.accepted = Accepted(*(torch.zeros(1, dtype=torch.int32, device=device),) * 2, self.place.root)
         self.output = torch.zeros(self.width + FIGURES, dtype=torch.int64, device=device)
+        self._alone = (
+            torch.zeros(1, 1, dtype=torch.int32, device=device),
+            torch.ones(1, dtype=torch.int32, device=device),
+        )
+        """Nodes and count of a round that verifies the root alone."""
 
     # ---- stages
 
@@ -133,27 +141,27 @@ class Round:
         """The path on which the target agrees; its tokens, the bonus, and the figures of a shadow."""
         chosen, count = self.chosen[None], self.output[self.width :]
         if self.logits is None:
-            self.accepted = Accepted(
-                torch.zeros_like(chosen, dtype=torch.int32), torch.ones_like(chosen[0].int()), self.chosen
-            )
-            self.output[0] = self.chosen[0]
-            self._write(self.accepted, count)
-            return
-        if self.tree is None:
+            self.accepted = Accepted(*self._alone, self.chosen)
+        elif self.tree is None:
             self.accepted = linear_accept(self.tokens[None, 1:], chosen)
-            self._write(self.accepted, count)
         else:
-            walked = tree_accept(self.tree, chosen, max_depth=self.block - 1)
-            self.accepted = walked
-            if self.settings.mode == "shadow-linear":
-                self.accepted = self._spine(chosen)
-                self._write(self.accepted, count)
-                self._compare(walked, count)
-            else:
-                self._write(self.accepted, count)
+            self.accepted = tree_accept(self.tree, chosen, max_depth=self.block - 1)
+        if self._emits_late:
+            return
+        walked = self.accepted
+        if self.settings.mode == "shadow-linear":
+            self.accepted = self._spine(chosen)
+        self._write(self.accepted, count)
+        if self.settings.mode == "shadow-linear":
+            self._compare(walked, count)
         kept = self.accepted.nodes[0, : self.width].long().clamp(min=0)
         # the token chosen after an accepted node is the next node's, and after the last one the bonus
         torch.index_select(self.chosen, 0, kept, out=self.output[: self.width])
+
+    @property
+    def _emits_late(self) -> bool:
+        """Whether the output is written with the place, at the round's end; a shadow has more to say."""
+        return self.settles and self.settings.mode != "shadow-linear"
 
     def _write(self, accepted: Accepted, count: torch.Tensor) -> None:
         count[0] = accepted.counts[0]
@@ -188,8 +196,11 @@ class Round:
             return
         if self.tree is not None:
             self.cache.commit(accepted, self._lengths())
-            if self.features is not None:
-                feature_commit(self.features[None], accepted)
+        if self.settles:
+            settle(place, accepted, self.chosen, self.features, self.output, self.width, emit=self._emits_late)
+            return
+        if self.tree is not None and self.features is not None:
+            feature_commit(self.features[None], accepted)
         if self.static:
             assert isinstance(place.length, torch.Tensor) and isinstance(place.before, torch.Tensor)
             if self.features is not None and place.pending is not None:
