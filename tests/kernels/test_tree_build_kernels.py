@@ -23,7 +23,7 @@ CASES = [
     (1, 4, 60, 70, fp32, False, None, 0.0),  # all equal
     (1, 5, 9000, 40, bf16, False, None, 6.0),
 ]
-LISTS = Tuning(pdl=True, lists=True, lean=True)
+LISTS = Tuning(pdl=True, lists=True, quick=True, lean=True)
 LISTS_CASES = [
     (2, 5, 101, 16, bf16, False, None, 3.0),
     (1, 2, 300, 3, fp32, True, None, 0.0),  # more equal tokens than a list holds
@@ -94,4 +94,6 @@ def test_a_level_with_too_many_candidates_is_cut_exactly() -> None:
     root = torch.zeros(1, dtype=torch.int64, device=DEVICE)
     full = launch.rank_tokens(logits, 60, 40, prune=False)
     full.floors.fill_(-math.inf)
-    assert differences(launch.select(full, root, 60), reference.select(full.log_probs, full.tokens, root, 60)) == []
+    want = reference.select(full.log_probs, full.tokens, root, 60)
+    assert differences(launch.select(full, root, 60), want) == []
+    assert differences(launch.select(full, root, 60, quick=True), want) == []

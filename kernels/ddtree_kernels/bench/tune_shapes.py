@@ -19,20 +19,21 @@ from ddtree_kernels.ops.tree_build import launch, reference
 from ddtree_kernels.ops.tree_build.tree import DraftTree
 from ddtree_kernels.ops.tree_build.tuning import Tuning
 
-ALL = Tuning(pdl=True, lists=True, lean=True)
+ALL = Tuning(pdl=True, lists=True, quick=True, lean=True)
 VARIANTS = {
     "now": Tuning(),
     "pdl": Tuning(pdl=True),
-    "pdl+lean": Tuning(pdl=True, lean=True),
-    "lists": Tuning(lists=True),
-    "lists+pdl": Tuning(lists=True, pdl=True),
+    "all but lists": dataclasses.replace(ALL, lists=False),
+    "all but pdl": dataclasses.replace(ALL, pdl=False),
+    "all but quick": dataclasses.replace(ALL, quick=False),
+    "all but lean": dataclasses.replace(ALL, lean=False),
     "all": ALL,
-    "all, 8 a nat": dataclasses.replace(ALL, per_nat=8),
-    "all, 128 bins of 8 a nat": dataclasses.replace(ALL, bins=128, per_nat=8),
-    "all, 32 bins": dataclasses.replace(ALL, bins=32),
-    "all, split 2048": dataclasses.replace(ALL, split=2048),
-    "all, split 8192": dataclasses.replace(ALL, split=8192),
-    "all, split 8192 of 8 warps": dataclasses.replace(ALL, split=8192, warps=8),
+    "8 a nat": dataclasses.replace(ALL, per_nat=8),
+    "128 bins, 8 a nat": dataclasses.replace(ALL, bins=128, per_nat=8),
+    "32 bins": dataclasses.replace(ALL, bins=32),
+    "split 2048": dataclasses.replace(ALL, split=2048),
+    "split 8192": dataclasses.replace(ALL, split=8192),
+    "split 8192, 8 warps": dataclasses.replace(ALL, split=8192, warps=8),
 }
 VOCAB, DEPTH = 151936, 15
 REPLAYS = 20

@@ -325,11 +325,16 @@ def rank_by_lists(logits: torch.Tensor, budget: int, k: int, temperature: float,
 
 
 def select(
-    ranked: Ranked, root_tokens: torch.Tensor, budget: int, spine: bool = False, chained: bool = False
+    ranked: Ranked,
+    root_tokens: torch.Tensor,
+    budget: int,
+    spine: bool = False,
+    chained: bool = False,
+    quick: bool = False,
 ) -> DraftTree:
     """The tree of every request: all prefixes above the floor, their order, their links; three launches.
 
-    chained: the launch before was rank_tokens's last and all are chained (ops/pdl.py).
+    chained: the launch before was rank_tokens's last and all are chained (ops/pdl.py). quick: as in Tuning.
     """
     batch, depth, k = ranked.log_probs.shape
     nodes, words = budget + 1, words_for(budget + 1)
@@ -374,7 +379,8 @@ def select(
         MOST=most,
         ROOM=room,
         SPINE=spine,
-        num_warps=2 if pad <= 64 else 4 if pad <= 128 else 8,
+        QUICK=min(pad, 256) if quick else 0,
+        num_warps=4 if quick and pad <= 64 else 2 if pad <= 64 else 4 if pad <= 128 else 8,
         num_stages=1,
         **pdl.after(chained),
     )
@@ -443,4 +449,4 @@ def tree_build(
     k = min(budget, draft_logits.shape[2], top_k or budget)
     ranked = rank_tokens(draft_logits, budget, k, temperature, tuning=tuning)
     chained = tuning.pdl and pdl.supported(draft_logits.device)
-    return select(ranked, root_tokens, budget, spine, chained)
+    return select(ranked, root_tokens, budget, spine, chained, tuning.quick)

@@ -788,7 +788,8 @@ def _row_of(ends: tl.tensor, slot: tl.tensor, rows: tl.tensor, steps: tl.tensor)
 @triton.jit
 def _bit_length(x: tl.tensor) -> tl.tensor:
     """How many halvings a binary search over x entries needs."""
-    return tl.sum((x >= (1 << tl.arange(0, 16))).to(tl.int32), axis=0)
+    exponent = (x.to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127
+    return tl.maximum(exponent + 1, 0)
 
 
 @triton.jit
@@ -810,11 +811,14 @@ def expand_kernel(
     MOST: tl.constexpr,
     ROOM: tl.constexpr,
     SPINE: tl.constexpr,
+    QUICK: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
     """One request: every prefix above the floor, level by level, each level in lexicographic order of its ranks.
 
     Entry 0 is the root. Children of one parent lie together in order of rank, so (level, position) is the tie rule.
+    A level of fewer than QUICK entries below no more than QUICK is made without going through memory: its parents'
+    scores are kept from the level before, a slot's parent is the number of running ends up to it, counted by histogram.
     """
     follow(PDL)
     n = tl.program_id(0).to(tl.int64)
@@ -834,76 +838,113 @@ def expand_kernel(
     tl.store(level_start + 1, 1)
     chained = tl.full([], 0, tl.int32)
     along = tl.full([], 0.0, tl.float32)
+    NEAR: tl.constexpr = QUICK if QUICK > 0 else 16
+    near = tl.arange(0, NEAR)
+    kept = tl.zeros([NEAR], tl.float32)  # scores of this level's parents, where held
+    held = tl.full([], 1, tl.int32)
+    length = tl.load(lengths)  # fetched one level ahead, and so the row, whose beginning is then in the cache
+    row_near = tl.load(log_probs + near, mask=near < K, other=0.0)
     start = tl.full([], 0, tl.int32)  # this level's parents: rows entries from here
     rows = tl.full([], 1, tl.int32)
     level = tl.full([], 0, tl.int32)
     tl.debug_barrier()
     while (level < depth) & (rows > 0):
         row = log_probs + level * K
-        length = tl.load(lengths + level)
+        after = tl.minimum(level + 1, depth - 1)
+        length_after = tl.load(lengths + after)
+        row_after = tl.load(log_probs + after * K + near, mask=near < K, other=0.0)
         steps = _bit_length(length)
         forced = tl.full([], 0, tl.int32)
         if SPINE:
             along += tl.load(row, mask=length > 0, other=float("-inf"))
             forced = ((along > float("-inf")) & (level < BUDGET)).to(tl.int32)
             chained += forced
-        total = tl.full([], 0, tl.int32)
-        for first in range(0, rows, LANES):
-            have = first + lane < rows
-            own = tl.load(score + start + first + lane, mask=have, other=float("-inf"))
-            run = tl.where(have, _how_many(own, row, floor, length, steps, True), 0)
+        next_start = start + rows
+        total = tl.full([], QUICK, tl.int32)
+        each = tl.zeros([NEAR], tl.int32)
+        if rows <= QUICK:
+            if held == 0:
+                kept = tl.load(score + start + near, mask=near < rows, other=float("-inf"))
+            each = tl.where(near < rows, _how_many(kept, row, floor, length, steps, True), 0)
             if SPINE:
-                run = tl.maximum(run, tl.where(first + lane == 0, forced, 0))
-            tl.store(ends + first + lane, total + tl.cumsum(run, axis=0), mask=have)
-            total += tl.sum(run, axis=0)
-        if total > MOST:
-            # too many: find the score of the level's BUDGET-th, keep what is above it and of its equals the first
-            bits = tl.full([], 0, tl.int32)
-            step = tl.full([], 1 << 30, tl.int32)
-            for _ in range(31):
-                nearer = bits + (step - 1)
-                cut = -(nearer.to(tl.float32, bitcast=True))
-                cut = tl.where(nearer > 0x7F7FFFFF, -FLOAT32_MAX, cut)
-                many = tl.full([], 0, tl.int32)
-                for first in range(0, rows, LANES):
-                    own = tl.load(score + start + first + lane, mask=first + lane < rows, other=float("-inf"))
-                    many += tl.sum(_how_many(own, row, cut, length, steps, False), axis=0)
-                bits = tl.where(many >= BUDGET, bits, bits + step)
-                step = step >> 1
-            cut = -(bits.to(tl.float32, bitcast=True))
-            left = tl.full([], BUDGET, tl.int32)
-            for first in range(0, rows, LANES):
-                own = tl.load(score + start + first + lane, mask=first + lane < rows, other=float("-inf"))
-                left -= tl.sum(_how_many(own, row, cut, length, steps, True), axis=0)
+                each = tl.maximum(each, tl.where(near == 0, forced, 0))
+            total = tl.sum(each, axis=0)
+        if total < QUICK:
+            upto = tl.cumsum(each, axis=0)
+            # ends beyond the parents go to the last place, which no slot reaches
+            whose = tl.cumsum(tl.histogram(tl.where(near < rows, upto, NEAR - 1), NEAR), axis=0)
+            filled = near < total
+            whose = tl.where(filled, whose, 0)
+            which = tl.where(filled, near - tl.gather(upto - each, whose, axis=0), 0)
+            kept = tl.gather(kept, whose, axis=0) + tl.gather(row_near, which, axis=0)
+            held = tl.full([], 1, tl.int32)
+            tl.store(score + next_start + near, kept, mask=filled)
+            tl.store(parent + next_start + near, start + whose, mask=filled)
+            tl.store(rank + next_start + near, which, mask=filled)
+            tl.store(child + next_start + near, tl.full([NEAR], -1, tl.int32), mask=filled)
+            tl.store(child + start + whose, next_start + near, mask=filled & (which == 0))
+        else:
+            held = tl.full([], 0, tl.int32)
             total = tl.full([], 0, tl.int32)
-            tl.debug_barrier()
             for first in range(0, rows, LANES):
                 have = first + lane < rows
                 own = tl.load(score + start + first + lane, mask=have, other=float("-inf"))
-                better = _how_many(own, row, cut, length, steps, True)
-                equal = _how_many(own, row, cut, length, steps, False) - better
-                seen = tl.cumsum(equal, axis=0) - equal
-                run = better + tl.minimum(equal, tl.maximum(left - seen, 0))
-                left = tl.maximum(left - tl.sum(equal, axis=0), 0)
+                run = tl.where(have, _how_many(own, row, floor, length, steps, True), 0)
+                if SPINE:
+                    run = tl.maximum(run, tl.where(first + lane == 0, forced, 0))
                 tl.store(ends + first + lane, total + tl.cumsum(run, axis=0), mask=have)
                 total += tl.sum(run, axis=0)
-        tl.debug_barrier()
-        steps = _bit_length(rows)
-        next_start = start + rows
-        for first in range(0, total, LANES):
-            slot = first + lane
-            live = slot < total
-            above = _row_of(ends, slot, tl.where(live, rows, 0), steps)
-            begin = tl.load(ends + above - 1, mask=live & (above > 0), other=0)
-            place = slot - begin
-            value = tl.load(score + start + above, mask=live, other=0.0) + tl.load(row + place, mask=live, other=0.0)
-            tl.store(score + next_start + slot, value, mask=live)
-            tl.store(parent + next_start + slot, start + above, mask=live)
-            tl.store(rank + next_start + slot, place, mask=live)
-            tl.store(child + next_start + slot, tl.full([LANES], -1, tl.int32), mask=live)
-            tl.store(child + start + above, next_start + slot, mask=live & (place == 0))
+            if total > MOST:
+                # too many: find the score of the level's BUDGET-th, keep what is above it and of its equals the first
+                bits = tl.full([], 0, tl.int32)
+                step = tl.full([], 1 << 30, tl.int32)
+                for _ in range(31):
+                    nearer = bits + (step - 1)
+                    cut = -(nearer.to(tl.float32, bitcast=True))
+                    cut = tl.where(nearer > 0x7F7FFFFF, -FLOAT32_MAX, cut)
+                    many = tl.full([], 0, tl.int32)
+                    for first in range(0, rows, LANES):
+                        own = tl.load(score + start + first + lane, mask=first + lane < rows, other=float("-inf"))
+                        many += tl.sum(_how_many(own, row, cut, length, steps, False), axis=0)
+                    bits = tl.where(many >= BUDGET, bits, bits + step)
+                    step = step >> 1
+                cut = -(bits.to(tl.float32, bitcast=True))
+                left = tl.full([], BUDGET, tl.int32)
+                for first in range(0, rows, LANES):
+                    own = tl.load(score + start + first + lane, mask=first + lane < rows, other=float("-inf"))
+                    left -= tl.sum(_how_many(own, row, cut, length, steps, True), axis=0)
+                total = tl.full([], 0, tl.int32)
+                tl.debug_barrier()
+                for first in range(0, rows, LANES):
+                    have = first + lane < rows
+                    own = tl.load(score + start + first + lane, mask=have, other=float("-inf"))
+                    better = _how_many(own, row, cut, length, steps, True)
+                    equal = _how_many(own, row, cut, length, steps, False) - better
+                    seen = tl.cumsum(equal, axis=0) - equal
+                    run = better + tl.minimum(equal, tl.maximum(left - seen, 0))
+                    left = tl.maximum(left - tl.sum(equal, axis=0), 0)
+                    tl.store(ends + first + lane, total + tl.cumsum(run, axis=0), mask=have)
+                    total += tl.sum(run, axis=0)
+            tl.debug_barrier()
+            steps = _bit_length(rows)
+            for first in range(0, total, LANES):
+                slot = first + lane
+                live = slot < total
+                above = _row_of(ends, slot, tl.where(live, rows, 0), steps)
+                begin = tl.load(ends + above - 1, mask=live & (above > 0), other=0)
+                place = slot - begin
+                value = tl.load(score + start + above, mask=live, other=0.0) + tl.load(
+                    row + place, mask=live, other=0.0
+                )
+                tl.store(score + next_start + slot, value, mask=live)
+                tl.store(parent + next_start + slot, start + above, mask=live)
+                tl.store(rank + next_start + slot, place, mask=live)
+                tl.store(child + next_start + slot, tl.full([LANES], -1, tl.int32), mask=live)
+                tl.store(child + start + above, next_start + slot, mask=live & (place == 0))
         start = next_start
         rows = total
+        length = length_after
+        row_near = row_after
         level += 1
         tl.store(level_start + level + 1, start + rows)
         tl.debug_barrier()

@@ -12,6 +12,7 @@ class Tuning:
     pdl      chain the launches (ops/pdl.py), where the card can
     lists    rows by many programs: losses counted over all groups, tokens listed by atomics and ranked all against all;
              off: one program a row selects and sorts, one a request counts over coarse groups
+    quick    levels of the tree that fit are made in registers
     lean     fewer instructions a token in the pass over the logits
     split    tokens of one program of that pass
     warps    warps of one program of that pass
@@ -21,6 +22,7 @@ class Tuning:
 
     pdl: bool = False
     lists: bool = False
+    quick: bool = False
     lean: bool = False
     split: int = 4096
     warps: int = 4
