@@ -28,6 +28,7 @@ def test_mask(block: Drafted, prefixes: list[int]) -> None:
     width = trees[0].width
     assert up.tokens.tolist() == [list(t.tokens) for t in trees] and up.tokens.dtype == torch.int64
     assert up.depths.tolist() == [list(t.depths) for t in trees]
+    assert up.parents.tolist() == [list(t.parents) for t in trees]
     seen = torch.tensor(prefixes, dtype=torch.int32)
     flat = packed.flat_mask(up.visible, seen, sum(prefixes))
     wanted: list[bool] = []

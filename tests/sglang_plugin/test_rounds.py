@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from ddtree_kernels.sglang_plugin import grown
 from ddtree_kernels.sglang_plugin.settings import Refused
 from tests.sglang_plugin.simulated import STOP, VOCABULARY, Batch, Draft, Request, Target, greedy, logits
 from tests.sglang_plugin.stubs import ForwardMode, Holder, stock_modules
@@ -175,6 +176,15 @@ def test_tokens_are_the_targets_own(modules: SimpleNamespace, environment: dict[
         assert req.spec_verify_ct == sum(req.histogram.values())
         # meta_info's accept length divides tokens by verify passes; the first token is the prefill's
         assert len(req.output_ids) - 1 == req.spec_num_correct_drafts + req.spec_verify_ct
+
+
+@pytest.mark.parametrize("environment", [{"DDTREE_MODE": "tree"}], indirect=True)
+def test_trees_grown_by_the_kernel(modules: SimpleNamespace, environment: dict[str, str]) -> None:
+    service = Service(modules, environment, 9)
+    service.worker._trees = grown.on_device  # here under the interpreter
+    asked = prompts(3, 5)
+    assert [r.output_ids for r in served(service, asked, 10)] == [alone(p, 10) for p in asked]
+    assert service.args.ddtree["gained"] > 0
 
 
 @pytest.mark.parametrize("environment", [{"DDTREE_MODE": "shadow"}], indirect=True)

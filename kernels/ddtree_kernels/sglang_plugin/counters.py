@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PHASES = ("draft", "grow", "upload", "verify", "walk", "commit")
-"""host time of a round: draft pass and its copy; tree; its copy; target pass and its copy; walk; slots and lengths."""
+PHASES = ("between", "draft", "tree", "verify", "walk", "commit", "append")
+"""host time of a round: SGLang's own since the last one; launching the draft's pass; launching the tree; launching the
+target's pass and waiting for its choices; walk; slots and lengths; the draft's KV of what was committed."""
+PARTS = ("draft", "tree", "target")
+"""time on the GPU, from one part's last kernel to the next one's, waits for the host included."""
 
 
 @dataclass
@@ -16,7 +19,7 @@ class Counters:
 
     longer, gained: rounds in which the tree accepted more than the chain, and by how many tokens in all. shorter:
     rounds in which it accepted less. astray: rounds in which its tokens did not begin with the chain's. The last two
-    must stay 0: the chain is part of the tree.
+    must stay 0: the chain is part of the tree. due: a request has ended since the section was last shown.
     """
 
     mode: str
@@ -33,6 +36,9 @@ class Counters:
     shorter: int = 0
     astray: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    due: bool = False
+    gpu_steps: int = 0
+    gpu: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
     def see(self, tree: Sequence[int], chain: Sequence[int], appended: int) -> None:
         """One request's round: the tokens that each would give, and how many were appended (fewer at a stop)."""
@@ -55,6 +61,12 @@ class Counters:
         for name, value in seconds.items():
             self.seconds[name] += value
 
+    def measured(self, parts: Mapping[str, float]) -> None:
+        """Milliseconds on the GPU of one step; {} of a step that was not measured."""
+        self.gpu_steps += bool(parts)
+        for name, value in parts.items():
+            self.gpu[name] += value
+
     def section(self) -> dict[str, Any]:
         """Plain data for server info. Lengths are None before the first round; ms are means over steps."""
         mean = 1.0 / self.rounds if self.rounds else None
@@ -73,6 +85,7 @@ class Counters:
             "astray_rounds": self.astray,
             "steps": self.steps,
             "ms": {name: round(1e3 * s / self.steps, 4) for name, s in self.seconds.items()} if self.steps else {},
+            "gpu_ms": {name: round(s / self.gpu_steps, 4) for name, s in self.gpu.items()} if self.gpu_steps else {},
         }
 
     def line(self) -> str:

@@ -12,10 +12,11 @@ from ddtree_kernels.sglang_plugin.tree import Tree
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """On the device, N the width: tokens, depths [batch, N] int64; visible [batch, N, N] bool (row sees column)."""
+    """On the device, N wide: tokens, depths, parents [batch, N] int64; visible [batch, N, N] bool (row sees column)."""
 
     tokens: torch.Tensor
     depths: torch.Tensor
+    parents: torch.Tensor
     visible: torch.Tensor
 
 
@@ -24,7 +25,7 @@ def upload(trees: Sequence[Tree], device: torch.device | str) -> Packed:
     batch, width = len(trees), trees[0].width
     row = (width + 7) // 8
     data = bytearray()
-    for name in ("tokens", "depths"):
+    for name in ("tokens", "depths", "parents"):
         for tree in trees:
             values = getattr(tree, name)
             data += b"".join(value.to_bytes(8, "little", signed=True) for value in values)
@@ -32,11 +33,11 @@ def upload(trees: Sequence[Tree], device: torch.device | str) -> Packed:
         data += b"".join(bits.to_bytes(row, "little") for bits in tree.bits)
     flat = torch.frombuffer(data, dtype=torch.uint8).to(device)
     numbers = batch * width
-    tokens, depths = flat[: 16 * numbers].view(torch.int64).view(2, batch, width)
-    packed = flat[16 * numbers :].view(batch, width, row, 1)
+    tokens, depths, parents = flat[: 24 * numbers].view(torch.int64).view(3, batch, width)
+    packed = flat[24 * numbers :].view(batch, width, row, 1)
     shifts = torch.arange(8, device=flat.device, dtype=torch.uint8)
     visible = ((packed >> shifts) & 1).view(batch, width, row * 8)[:, :, :width].bool()
-    return Packed(tokens, depths, visible)
+    return Packed(tokens, depths, parents, visible)
 
 
 def causal(batch: int, width: int, device: torch.device | str) -> torch.Tensor:

@@ -60,8 +60,7 @@ _0_5_12 = Release(
              _words("self server_args gpu_id tp_rank dp_rank moe_ep_rank attn_cp_rank moe_dp_rank nccl_port "
                     "target_worker"), "override"),
         Call(f"{DFLASH}:DFlashWorker._prepare_for_speculative_decoding", _words("self batch draft_input"), "override"),
-        Call(f"{DFLASH}:DFlashWorker._greedy_sample_from_vocab_parallel_head",
-             _words("self hidden_states lm_head chunk_size"), "override"),
+        Call(f"{DFLASH}:DFlashWorker._append_target_hidden_to_draft_kv", _words("self batch draft_input")),
         Call(f"{DFLASH}:DFlashWorker.forward_batch_generation", _words("self batch kwargs")),
         Call(f"{INFO}:DFlashVerifyInput.verify", _words("self batch logits_output page_size"), "override"),
         Call(f"{INFO}:DFlashVerifyInput.generate_attn_arg_prefill",
@@ -98,15 +97,17 @@ _0_5_12 = Release(
                       "num_tokens_per_batch")),
         Fields(f"{INFO}:DFlashDraftInput", _words("bonus_tokens target_hidden ctx_lens draft_seq_lens")),
         Fields(f"{DFLASH}:DFlashWorker",
-               _words("block_size draft_model_runner model_runner page_size tp_rank device target_worker")),
+               _words("block_size draft_model_runner model_runner page_size tp_rank device target_worker "
+                      "_block_pos_offsets _draft_block_spec_info _mask_token_id")),
         Fields("sglang.srt.model_executor.forward_batch_info:ForwardBatch",
                _words("forward_mode batch_size input_ids req_pool_indices seq_lens out_cache_loc seq_lens_sum "
                       "orig_seq_lens seq_lens_cpu return_logprob positions req_to_token_pool token_to_kv_pool "
                       "attn_backend spec_info spec_algorithm capture_hidden_mode num_token_non_padded "
-                      "num_token_non_padded_cpu global_forward_mode")),
+                      "num_token_non_padded_cpu global_forward_mode input_embeds")),
         Fields("sglang.srt.managers.schedule_batch:ScheduleBatch",
                _words("reqs tree_cache input_ids out_cache_loc seq_lens seq_lens_cpu seq_lens_sum req_pool_indices "
-                      "req_to_token_pool token_to_kv_pool_allocator sampling_info spec_info forward_mode")),
+                      "req_to_token_pool token_to_kv_pool_allocator sampling_info spec_info forward_mode has_grammar "
+                      "return_hidden_states")),
         Fields("sglang.srt.managers.schedule_batch:Req",
                _words("output_ids spec_verify_ct spec_num_correct_drafts kv_committed_len kv_allocated_len")),
         Fields("sglang.srt.sampling.sampling_batch_info:SamplingBatchInfo",

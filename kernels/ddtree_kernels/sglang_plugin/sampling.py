@@ -41,14 +41,19 @@ def filtered(probs: torch.Tensor, info: Any, rows: torch.Tensor, top_k: Renorm, 
 
 
 def choose(
-    logits: torch.Tensor, info: Any, width: int, top_k: Renorm = keep_top_k, top_p: Renorm = keep_top_p
+    logits: torch.Tensor,
+    info: Any,
+    width: int,
+    top_k: Renorm = keep_top_k,
+    top_p: Renorm = keep_top_p,
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """[rows] int64: the target's token after each row of logits [requests * width, V].
+    """[rows] int64, written to `out`: the target's token after each row of logits [requests * width, V].
 
     info: SGLang's SamplingBatchInfo, None for greedy. Requests with top-k 1 (SGLang's form of temperature 0) get the
     argmax, also beside others that sample.
     """
-    greedy = logits.argmax(dim=-1)
+    greedy = torch.argmax(logits, dim=-1, out=out)
     if info is None or info.is_all_greedy:
         return greedy
     request = torch.arange(logits.shape[0], device=logits.device) // width
@@ -59,4 +64,4 @@ def choose(
         probs = filtered(probs, info, rows, top_k, top_p)
         # the largest of p / Exp(1) is a draw from p
         drawn.append((probs / torch.empty_like(probs).exponential_(1.0)).argmax(dim=-1))
-    return torch.where(info.top_ks[request] <= 1, greedy, torch.cat(drawn))
+    return torch.where(info.top_ks[request] <= 1, greedy, torch.cat(drawn), out=out)

@@ -13,21 +13,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Tree:
-    """tokens, parents, depths: one entry a node, root first; a parent's index is below its children's, root's is -1.
+class Nodes:
+    """tokens, parents: one entry a node, root first; a parent's index is below its children's, the root's is -1."""
 
-    bits: one integer a node; bit j is set where node j is this node or one of its ancestors.
-    """
-
-    tokens: tuple[int, ...]
-    parents: tuple[int, ...]
-    depths: tuple[int, ...]
-    bits: tuple[int, ...]
+    tokens: Sequence[int]
+    parents: Sequence[int]
 
     @property
     def width(self) -> int:
         """Nodes, the root included."""
         return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Tree(Nodes):
+    """depths: one a node, the root's is 0. bits: one integer a node; bit j is set where node j is this node or one of
+    its ancestors."""
+
+    depths: tuple[int, ...]
+    bits: tuple[int, ...]
 
 
 def capacity(depth: int, ranks: int, enough: int) -> int:

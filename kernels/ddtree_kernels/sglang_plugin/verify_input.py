@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from sglang.srt.speculative.spec_utils import assign_req_to_token_pool_func
 
 from ddtree_kernels.sglang_plugin import sampling, slots, walk
 from ddtree_kernels.sglang_plugin.counters import Counters
-from ddtree_kernels.sglang_plugin.tree import Tree
+from ddtree_kernels.sglang_plugin.stopwatch import Stopwatch
+from ddtree_kernels.sglang_plugin.tree import Nodes
 
 
 def _renorm() -> tuple[sampling.Renorm, sampling.Renorm]:
@@ -31,13 +32,17 @@ def _renorm() -> tuple[sampling.Renorm, sampling.Renorm]:
 
 @dataclass
 class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
-    """trees: one a request. spine: drafted tokens of the chain. emit: tree | shadow. seconds: host time so far."""
+    """told: [3, bs, N] int64: tokens, parents, and room for the target's choices. spine: drafted tokens of the chain.
+    mode: tree | shadow. seconds: host time by phase. began, sent: of
+    time.perf_counter(), when the round began and when all before the target's pass was launched."""
 
-    trees: Sequence[Tree] = ()
+    told: torch.Tensor | None = None
     spine: int = 0
     mode: str = "tree"
     counters: Counters | None = None
-    seconds: dict[str, float] | None = None
+    watch: Stopwatch | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    began: float = 0.0
     sent: float = 0.0
 
     def verify(
@@ -50,28 +55,31 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
             return none, none.to(torch.int32), none, []
         width, count = self.draft_token_num, batch.batch_size()
         logits, hidden = logits_output.next_token_logits, logits_output.hidden_states
-        if hidden is None:
+        if hidden is None or self.told is None or self.counters is None:
             raise RuntimeError("DDTREE: the target gave no features for the draft")
         self._adjust(batch, logits)
-        chosen = sampling.choose(logits, batch.sampling_info, width, *_renorm()).view(count, width).tolist()
+        sampling.choose(logits, batch.sampling_info, width, *_renorm(), out=self.told[2].view(-1))
+        if self.watch is not None:
+            self.watch.mark("target")
+        tokens, parents, chosen = self.told.tolist()
         verified = time.perf_counter()
-        paths, tokens = self._walk(batch.reqs, chosen)
+        if self.watch is not None:
+            self.counters.measured(self.watch.read())
+        paths, newest = self._walk(batch.reqs, [Nodes(*pair) for pair in zip(tokens, parents, strict=True)], chosen)
         walked = time.perf_counter()
         lengths = [len(path) for path in paths]
         kept, freed = slots.split(paths, width)
-        device = logits.device
         # one copy: indices of slots, then committed lengths, then bonus tokens
-        sent = torch.tensor([*kept, *freed, *lengths, *tokens], dtype=torch.int64).to(device)
-        keep, free, commit, bonus = sent.split([len(kept), len(freed), count, count])
-        self._commit(batch, keep, free, commit.to(torch.int32), lengths)
+        sent = torch.tensor([*kept, *freed, *lengths, *newest], dtype=torch.int64).to(logits.device)
+        keep, free, ends, bonus = sent.split([len(kept), len(freed), count, count])
+        commit = ends.to(torch.int32)
+        self._commit(batch, keep, free, commit, lengths)
         features = hidden.view(count * width, -1).index_select(0, keep)
         # spec-v1 decoding has no other use for it, and it aliases the graph's memory
         logits_output.hidden_states = None
-        if self.counters is not None and self.seconds is not None:
-            now = time.perf_counter()
-            more = {"verify": verified - self.sent, "walk": walked - verified, "commit": now - walked}
-            self.counters.spent({**self.seconds, **more})
-        return bonus, commit.to(torch.int32), features, [length - 1 for length in lengths]
+        now = time.perf_counter()
+        self.seconds.update(verify=verified - self.sent, walk=walked - verified, commit=now - walked)
+        return bonus, commit, features, [length - 1 for length in lengths]
 
     def _adjust(self, batch: Any, logits: torch.Tensor) -> None:
         """Processors, penalties and biases of each request on all its rows, in place, as stock."""
@@ -85,10 +93,12 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
             info.apply_logits_bias(penalty)
             logits.add_(torch.repeat_interleave(penalty, width, dim=0))
 
-    def _walk(self, reqs: Sequence[Any], chosen: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[int]]:
+    def _walk(
+        self, reqs: Sequence[Any], trees: Sequence[Nodes], chosen: Sequence[Sequence[int]]
+    ) -> tuple[list[list[int]], list[int]]:
         """(committed nodes of each request, its newest token). Appends the tokens to the requests, up to a stop."""
         paths, newest = [], []
-        for req, tree, target in zip(reqs, self.trees, chosen, strict=True):
+        for req, tree, target in zip(reqs, trees, chosen, strict=True):
             long, short = walk.tree_path(tree, target), walk.chain_path(tree, target, self.spine)
             path = short if self.mode == "shadow" else long
             by_tree, by_chain = walk.emitted(tree, target, long), walk.emitted(tree, target, short)
@@ -100,6 +110,7 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
             req.update_spec_correct_drafts_histogram(appended - 1)
             if self.counters is not None:
                 self.counters.see(by_tree, by_chain, appended)
+                self.counters.due |= req.finished()
         return paths, newest
 
     def _commit(
@@ -112,7 +123,7 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
         for req, length in zip(batch.reqs, lengths, strict=True):
             req.kv_committed_len += length
             req.kv_allocated_len = req.kv_committed_len
-        end = batch.seq_lens + commit.to(batch.seq_lens.dtype)
+        end = batch.seq_lens + commit
         assign_req_to_token_pool_func(
             batch.req_pool_indices,
             batch.req_to_token_pool.req_to_token,
@@ -121,7 +132,7 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
             batch.out_cache_loc,
             len(lengths),
         )
-        batch.seq_lens.add_(commit.to(batch.seq_lens.dtype))
+        batch.seq_lens.add_(commit)
         batch.seq_lens_cpu.add_(torch.tensor(lengths, dtype=batch.seq_lens_cpu.dtype))
         batch.seq_lens_sum += sum(lengths)
 

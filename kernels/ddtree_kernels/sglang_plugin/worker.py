@@ -13,21 +13,25 @@ import time
 from typing import Any
 
 import torch
-from sglang.srt.mem_cache.common import alloc_token_slots
+from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.server_args import get_global_server_args
-from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 from sglang.srt.speculative.dflash_utils import resolve_dflash_verify_mask_policy
 from sglang.srt.speculative.dflash_worker import DFlashWorker
-from sglang.srt.speculative.spec_utils import assign_req_to_token_pool_func
 
-from ddtree_kernels.sglang_plugin import packed, selftest, settings
+from ddtree_kernels.sglang_plugin import drafting, grown, packed, selftest, settings
 from ddtree_kernels.sglang_plugin.counters import Counters
 from ddtree_kernels.sglang_plugin.ranked import Ranked, rank
 from ddtree_kernels.sglang_plugin.settings import Refused
-from ddtree_kernels.sglang_plugin.tree import grow
+from ddtree_kernels.sglang_plugin.stopwatch import Stopwatch
 from ddtree_kernels.sglang_plugin.verify_input import DDTreeVerifyInput
 
 logger = logging.getLogger(__name__)
+IDLE = 0.1
+"""seconds without a round after which the time since the last one is no part of the next."""
+TELL = 16
+"""steps between two sections of server info while no request ends."""
+MOST_WIDTH = 64
+"""nodes with their root that `kernel` grows: a node's ancestors are the bits of one 64-bit integer."""
 CHUNK = 256
 """rows of one head product: stock's own, so that the chain's tokens come from the same kernel shapes."""
 
@@ -39,7 +43,6 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
         self.settings = settings.read(
             os.environ, server_args.speculative_num_draft_tokens, server_args.speculative_dflash_block_size
         )
-        self._ranked: Ranked | None = None
         chain = copy.copy(server_args)
         chain.speculative_algorithm = "DFLASH"
         chain.speculative_num_draft_tokens = self.settings.block
@@ -49,6 +52,14 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
         self.counters = Counters(
             self.settings.mode, self.settings.budget, self.settings.block, getattr(server_args, "ddtree_release", "")
         )
+        self.watch = Stopwatch(self.device)
+        # the kernel holds a tree in one warp's registers, and triton has no CPU
+        fits = self.settings.width <= MOST_WIDTH and torch.device(self.device).type == "cuda"
+        self._trees = grown.on_device if fits else grown.on_host
+        if fits:
+            grown.warm(self.settings.spine, self._ranks(), self.settings.budget, self.device)
+        self._verified: DDTreeVerifyInput | None = None
+        self._left = time.perf_counter()
         self._log_every = 25 * max(1, int(server_args.decode_log_interval))
         self._most_graph = getattr(self.model_runner.graph_runner, "max_bs", 0)
         self._tell()
@@ -101,76 +112,70 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
         """The `ddtree` section of server info: the scheduler dumps every attribute of the global arguments."""
         get_global_server_args().ddtree = self.counters.section()
 
-    def _greedy_sample_from_vocab_parallel_head(
-        self, *, hidden_states: torch.Tensor, lm_head: Any, chunk_size: int = CHUNK
-    ) -> torch.Tensor:
-        """As stock's; keeps the best tokens of every position for the tree."""
-        weight = lm_head.weight
-        head = weight[: int(lm_head.shard_indices.num_org_elements)]
-        ranks = min(self.settings.ranks, head.shape[0])
-        parts = []
-        for hidden in hidden_states.split(chunk_size):
-            parts.append(rank(torch.matmul(hidden.to(weight.dtype), head.T), ranks))
-        found = Ranked(torch.cat([p.log_probs for p in parts]), torch.cat([p.ids for p in parts]))
-        self._ranked = found
-        return found.ids[:, 0]
-
     def _prepare_for_speculative_decoding(self, batch: Any, draft_input: Any) -> None:
-        """As stock's, which drafts a chain and reserves its slots; then the tree around it."""
-        began = time.perf_counter()
-        self._ranked = None
-        super()._prepare_for_speculative_decoding(batch, draft_input)
-        ranked, self._ranked = self._ranked, None
-        if ranked is None or not isinstance(batch.spec_info, DFlashVerifyInput):
-            return  # a prefill, or nothing to do
-        self._grow(batch, ranked, began)
+        """Drafts a block, grows the trees and reserves their slots: nothing here waits for the GPU.
 
-    def _grow(self, batch: Any, ranked: Ranked, began: float) -> None:
-        made, count = self.settings, batch.batch_size()
-        log_probs, ids = ranked.to_lists(count)
+        In place of stock's, with its input and its results: the batch is ready for the target's verify pass.
+        """
+        if batch.forward_mode.is_extend() or batch.forward_mode.is_idle():
+            return
+        if batch.has_grammar:
+            raise RuntimeError("DDTREE: a request with a grammar came through the scheduler, which refuses them")
+        began = time.perf_counter()
+        between = began - self._left
+        self.watch.begin()
+        if draft_input.target_hidden.shape[0]:  # committed tokens whose draft KV is not written yet
+            self._append_target_hidden_to_draft_kv(batch, draft_input)
+        loc = drafting.reserve(batch, self.settings.width)
+        hidden = drafting.draft(self, batch, draft_input, loc)
+        ranked = self._rank(hidden)
+        self.watch.mark("draft")
         drafted = time.perf_counter()
-        # the root's token stays on the device: no walk reads it
-        trees = [grow(0, rows, names, made.budget) for rows, names in zip(log_probs, ids, strict=True)]
-        grown = time.perf_counter()
-        up = packed.upload(trees, batch.seq_lens.device)
-        chain = batch.spec_info.draft_token.view(count, made.block)
-        tokens = torch.cat((chain[:, :1], up.tokens[:, 1:]), dim=1).view(-1)
+        self._grow(batch, ranked, draft_input.bonus_tokens, loc)
+        self.watch.mark("tree")
+        sent = time.perf_counter()
+        batch.forward_mode = ForwardMode.TARGET_VERIFY
+        batch.return_hidden_states = False
+        batch.spec_info.seconds = {"between": between if between < IDLE else 0.0, "draft": drafted - began,
+                                   "tree": sent - drafted}  # fmt: skip
+        batch.spec_info.began, batch.spec_info.sent = began, sent
+        self._verified = batch.spec_info
+
+    def _ranks(self) -> int:
+        head = self.target_worker.model_runner.model.lm_head
+        return min(self.settings.ranks, int(head.shard_indices.num_org_elements))
+
+    def _rank(self, hidden: torch.Tensor) -> Ranked:
+        """The best tokens of every drafted position [rows, H], from head products of stock's own shapes."""
+        head = self.target_worker.model_runner.model.lm_head
+        weight = head.weight[: int(head.shard_indices.num_org_elements)]
+        ranks = self._ranks()
+        parts = [rank(torch.matmul(part.to(weight.dtype), weight.T), ranks) for part in hidden.split(CHUNK)]
+        if len(parts) == 1:
+            return parts[0]
+        return Ranked(*(torch.cat([getattr(p, name) for p in parts]) for name in ("log_probs", "ids", "first")))
+
+    def _grow(self, batch: Any, ranked: Ranked, bonus: torch.Tensor, loc: torch.Tensor) -> None:
+        made, count = self.settings, batch.batch_size()
         prefix = int(batch.seq_lens_cpu.sum())
-        visible = packed.causal(count, made.width, up.tokens.device) if made.break_mask else up.visible
-        batch.input_ids = tokens
-        batch.out_cache_loc = self._reserve(batch, count)
+        trees = self._trees(ranked, bonus, batch.seq_lens, prefix, made.budget)
+        mask = trees.mask
+        if made.break_mask:
+            mask = packed.flat_mask(packed.causal(count, made.width, mask.device), batch.seq_lens, prefix)
+        batch.input_ids = trees.tokens
+        batch.out_cache_loc = loc.view(-1)
         batch.spec_info = DDTreeVerifyInput(
-            draft_token=tokens,
-            positions=(batch.seq_lens[:, None].to(torch.int64) + up.depths).view(-1),
+            draft_token=trees.tokens,
+            positions=trees.positions,
             draft_token_num=made.width,
-            custom_mask=packed.flat_mask(visible, batch.seq_lens, prefix),
-            trees=trees,
+            custom_mask=mask,
+            told=trees.told,
             spine=made.spine,
             mode=made.mode,
             counters=self.counters,
+            watch=self.watch,
         )
         self._fit_graph(prefix, count)
-        sent = time.perf_counter()
-        batch.spec_info.seconds = {"draft": drafted - began, "grow": grown - drafted, "upload": sent - grown}
-        batch.spec_info.sent = sent
-
-    def _reserve(self, batch: Any, count: int) -> torch.Tensor:
-        """Slots of all rows [count * width]: stock's for the chain, and more for the rest, at the positions behind."""
-        made = self.settings
-        chain = batch.out_cache_loc.view(count, made.block)
-        more = made.width - made.block
-        if not more:
-            return batch.out_cache_loc
-        extra = alloc_token_slots(batch.tree_cache, count * more)
-        assign_req_to_token_pool_func(
-            batch.req_pool_indices,
-            batch.req_to_token_pool.req_to_token,
-            batch.seq_lens + made.block,
-            batch.seq_lens + made.width,
-            extra,
-            count,
-        )
-        return torch.cat((chain, extra.view(count, more)), dim=1).view(-1)
 
     def _fit_graph(self, prefix: int, count: int) -> None:
         """Runs a step eagerly whose mask is larger than the graph's buffer (batch x width x context).
@@ -188,10 +193,16 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
 
     def forward_batch_generation(self, batch: Any, **kwargs: Any) -> Any:
         """As stock's; the counters go to server info, and now and then to the log."""
-        before = self.counters.steps
         result = super().forward_batch_generation(batch, **kwargs)
-        if self.counters.steps != before:
-            self._tell()
+        now = time.perf_counter()
+        if self._verified is not None:
+            info, self._verified = self._verified, None
+            # what is left of the step is the draft's KV of the committed tokens
+            known = sum(value for name, value in info.seconds.items() if name != "between")
+            self.counters.spent({**info.seconds, "append": now - info.began - known})
+            if self.counters.due or self.counters.steps % TELL == 0:
+                self._tell()
             if self.counters.steps % self._log_every == 0:
                 logger.info(self.counters.line())
+        self._left = time.perf_counter()
         return result
