@@ -121,7 +121,9 @@ def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
     report(["", f"{args.pair} pair, {machine(pair.target.device)}",
             f"{args.prompts} held-back prompts a family, at most {args.tokens} tokens each, median of {args.repeats}; "
             "parts in ms a round", ""])  # fmt: skip
-    report([*table(found, parts), "", *by_family(found, best), "", *goals(found, parts, best)])
+    report(table(found, parts))
+    report.attempt("figures by family", lambda: report(["", *by_family(found, best)]))
+    report.attempt("the goals", lambda: report(["", *goals(found, parts, best)]))
     different = summary(found, report)
     if args.profile and pair.target.device.type == "cuda":
         for way in ("linear", best):

@@ -143,14 +143,22 @@ def _weights(
     since = time.monotonic()
     say(f"Load weight begin. avail mem={_free(device)}")
     target = load_target(target_path, device, dtype)
+    _tidy(device)
     read(since, target.weight_bytes(), target.config.architecture)
     if draft_path is None:
         return Pair(target, None, tokenizer, target_path)
     since = time.monotonic()
     say(f"Load weight begin. avail mem={_free(device)}")
     draft = load_draft(draft_path, target, device, dtype)
+    _tidy(device)
     read(since, draft.weight_bytes(), "DFlashDraftModel")
     return Pair(target, draft, tokenizer, target_path)
+
+
+def _tidy(device: torch.device) -> None:
+    """Merging a layer's matrices leaves their parts with torch's allocator: what is told as free should be free."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _caches(pair: Pair, tokens: int, need: pool.Need) -> tuple[Cache, Cache | None]:
