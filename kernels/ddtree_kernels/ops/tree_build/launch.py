@@ -260,7 +260,7 @@ def rank_by_lists(logits: torch.Tensor, budget: int, k: int, temperature: float,
         DEPTH_PAD=depth_pad,
         BINS=bins,
         PER_NAT=tuning.per_nat,
-        num_warps=8,
+        num_warps=8 if bins <= 64 else 16,
         num_stages=1,
         **pdl.after(chained),
     )
