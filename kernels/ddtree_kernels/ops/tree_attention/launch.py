@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
 import torch
 
 from ddtree_kernels.ops.checks import next_power_of_two
+from ddtree_kernels.ops.tree_attention import hopper_launch
 from ddtree_kernels.ops.tree_attention import triton as kernels
+from ddtree_kernels.ops.tree_attention.parts import LOG2_E, capability, join, make_parts, multiprocessors
 
-LOG2_E = 1.4426950408889634
 MOST_SPLITS = 128
 
 
@@ -50,14 +50,6 @@ def splits_for(programs: int, tiles: int, slots: int) -> int:
     return best
 
 
-@functools.cache
-def multiprocessors(index: int) -> int:
-    """Of this CUDA device; 1 where there is none (the interpreter)."""
-    if not torch.cuda.is_available():
-        return 1
-    return torch.cuda.get_device_properties(index).multi_processor_count
-
-
 def tree_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -74,28 +66,38 @@ def tree_attention(
     max_length: int | None,
     shape: Blocks | None = None,
     splits: int | None = None,
+    variant: hopper_launch.Variant | None = None,
+    pdl: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """As the public function, arguments unchecked; one or two launches. shape and splits are for tuning and tests."""
+    """As the public function, arguments unchecked; one or two launches.
+
+    shape, splits, variant (the Gluon kernel's) and pdl (whether the second launch overlaps the first) are for tuning
+    and tests.
+    """
     batch, nodes, heads, size = query.shape
     kv_heads = key_cache.shape[2]
     group = heads // kv_heads
     page = 0 if block_table is None else key_cache.shape[1]
     capacity = key_cache.shape[1] if block_table is None else page * block_table.shape[1]
+    longest = min(capacity, max_length or capacity)
+    scale = size**-0.5 if scale is None else scale
+    pdl = capability(query.device.index or 0) >= (9, 0) if pdl is None else pdl
+    if variant is not None:
+        parts = hopper_launch.split(
+            query, key_cache, value_cache, visibility, context_lengths, node_counts, scale, with_log, longest, variant,
+            splits,
+        )  # fmt: skip
+        join(parts, group, pdl)
+        return parts.out, parts.log_sum
     shape = shape or blocks_for(nodes * group, size, query.element_size())
     blocks = -(-nodes * group // shape.m)
-    longest = min(capacity, max_length or capacity)
     if sliding_window is not None:
         longest = min(longest, sliding_window + nodes)
     tiles = -(-longest // shape.n) + 1
     if splits is None:
         slots = multiprocessors(query.device.index or 0) * shape.resident
         splits = splits_for(blocks * kv_heads * batch, tiles, slots)
-    out = torch.empty(batch, nodes, heads, size, dtype=query.dtype, device=query.device)
-    rows = batch * nodes * heads
-    part_out = torch.empty(rows * splits * size if splits > 1 else 1, dtype=torch.float32, device=query.device)
-    part_log = torch.empty(rows * splits if splits > 1 else 1, dtype=torch.float32, device=query.device)
-    log_sum = torch.empty(batch, nodes, heads, dtype=torch.float32, device=query.device) if with_log else None
-    scale = size**-0.5 if scale is None else scale
+    parts = make_parts(query, splits, with_log)
     kernels.split_kernel[(blocks * kv_heads * splits, batch)](
         query,
         key_cache,
@@ -105,10 +107,10 @@ def tree_attention(
         context_lengths if node_counts is None else node_counts,
         context_lengths if block_table is None else block_table,
         context_lengths if depths is None else depths,
-        part_out,
-        part_log,
-        out,
-        part_log if log_sum is None else log_sum,
+        parts.part_out,
+        parts.part_log,
+        parts.out,
+        parts.part_log if parts.log_sum is None else parts.log_sum,
         query.stride(0),
         query.stride(1),
         query.stride(2),
@@ -136,19 +138,9 @@ def tree_attention(
         DIRECT=splits == 1,
         WITH_LOG=with_log,
         EXACT=query.dtype == torch.float32,
+        PDL=pdl,
         num_warps=shape.warps,
         num_stages=shape.stages,
     )
-    if splits > 1:
-        kernels.reduce_kernel[(rows,)](
-            part_out,
-            part_log,
-            out,
-            part_log if log_sum is None else log_sum,
-            splits,
-            SIZE=size,
-            SPLITS_PAD=next_power_of_two(splits),
-            WITH_LOG=with_log,
-            num_warps=1,
-        )
-    return out, log_sum
+    join(parts, group, pdl)
+    return parts.out, parts.log_sum

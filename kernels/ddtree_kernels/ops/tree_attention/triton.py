@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -190,8 +191,11 @@ def split_kernel(
     DIRECT: tl.constexpr,
     WITH_LOG: tl.constexpr,
     EXACT: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
     """One (request, key head, block of rows, split): normalised output and log2-sum-exp2 over its share of the keys."""
+    if PDL:
+        gdc_launch_dependents()
     n = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0) % blocks
     rest = tl.program_id(0) // blocks
@@ -279,23 +283,39 @@ def reduce_kernel(
     part_log: tl.tensor,
     out: tl.tensor,
     log_sum: tl.tensor,
-    splits: tl.tensor,
+    parts: tl.tensor,
+    nodes: tl.tensor,
+    shared: tl.tensor,
+    shared_from: tl.tensor,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
     SIZE: tl.constexpr,
-    SPLITS_PAD: tl.constexpr,
+    PARTS_PAD: tl.constexpr,
+    SHARED: tl.constexpr,
     WITH_LOG: tl.constexpr,
+    PDL: tl.constexpr,
 ) -> None:
-    """One (request, node, head): the splits' outputs, each weighted by its share of the sum of exponentials."""
+    """One (request, node, head): its parts' outputs, each weighted by its share of the sum of exponentials.
+
+    With SHARED, packed rows before shared_from have only every `shared`-th part.
+    """
+    if PDL:
+        gdc_wait()  # the parts' kernel has ended and its writes are seen
     row = tl.program_id(0).to(tl.int64)
-    split = tl.arange(0, SPLITS_PAD)
+    part = tl.arange(0, PARTS_PAD)
     column = tl.arange(0, SIZE)
-    log = tl.load(part_log + row * splits + split, mask=split < splits, other=float("-inf"))
+    there = part < parts
+    if SHARED:
+        packed = (row // HEADS % nodes) * GROUP + row % HEADS % GROUP
+        there = there & ((packed >= shared_from) | (part % shared == 0))
+    log = tl.load(part_log + row * parts + part, mask=there, other=float("-inf"))
     worth = log > float("-inf")
-    part = tl.load(part_out + (row * splits + split)[:, None] * SIZE + column[None, :], mask=worth[:, None], other=0.0)
+    value = tl.load(part_out + (row * parts + part)[:, None] * SIZE + column[None, :], mask=worth[:, None], other=0.0)
     top = tl.max(log, axis=0)
     safe = tl.where(top == float("-inf"), 0.0, top)
     weight = tl.exp2(log - safe)
     total = tl.sum(weight, axis=0)
-    value = tl.sum(part * weight[:, None], axis=0) / tl.where(total == 0.0, 1.0, total)
-    tl.store(out + row * SIZE + column, value.to(out.dtype.element_ty))
+    mean = tl.sum(value.to(tl.float32) * weight[:, None], axis=0) / tl.where(total == 0.0, 1.0, total)
+    tl.store(out + row * SIZE + column, mean.to(out.dtype.element_ty))
     if WITH_LOG:
         tl.store(log_sum + row, tl.where(total == 0.0, float("-inf"), (top + tl.log2(total)) / LOG2_E))

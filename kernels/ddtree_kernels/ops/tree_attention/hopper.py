@@ -1,0 +1,510 @@
+"""The split kernel of tree_attention for Hopper, in Gluon: FlashAttention-3's order by hand (README.md beside this).
+
+One program: a producer warp fetches tiles of keys and values by TMA into two rings; WARPGROUPS consumers hold 64 packed
+rows each. Tiles run from the last (the tree, masked) to the first. README.md proves that the rings cannot deadlock.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.language.extra.cuda import gdc_launch_dependents
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+ROWS = gl.constexpr(64)  # of one consumer warpgroup
+
+
+@gluon.jit
+def _pass_over(
+    full: gl.shared_memory_descriptor,
+    empty: gl.shared_memory_descriptor,
+    first: gl.tensor,
+    stop: gl.tensor,
+    RING: gl.constexpr,
+) -> None:
+    """Waits for tiles first..stop-1 of one ring, which another warpgroup uses, and gives them back."""
+    for j in range(first, stop):
+        mbarrier.wait(full.index(j % RING), (j // RING) & 1)
+        mbarrier.arrive(empty.index(j % RING), count=1)
+
+
+@gluon.jit
+def _row0(tile: gl.tensor, context: gl.tensor, context_tiles: gl.tensor, KEYS: gl.constexpr) -> gl.tensor:
+    """First cache row of a tile: context tiles from row 0, tree tiles from the context's end."""
+    row = tile * KEYS
+    if tile >= context_tiles:
+        row = context + (tile - context_tiles) * KEYS
+    return row
+
+
+@gluon.jit
+def _fetch(
+    key_map: tma.tensor_descriptor,
+    value_map: tma.tensor_descriptor,
+    keys: gl.shared_memory_descriptor,
+    values: gl.shared_memory_descriptor,
+    bars: gl.tuple,
+    where: gl.tuple,
+    KEYS: gl.constexpr,
+    KEY_RING: gl.constexpr,
+    VALUE_RING: gl.constexpr,
+) -> None:
+    """The producer: K0, K1, V0, K2, V1, ... of the split's tiles, from the last to the first."""
+    key_full, key_empty, value_full, value_empty = bars
+    n, kv_head, context, _, stop, tiles = where
+    context_tiles = (context + KEYS - 1) // KEYS
+    for step in range(tiles + 1):
+        if step < tiles:
+            slot = step % KEY_RING
+            mbarrier.wait(key_empty.index(slot), ((step // KEY_RING) & 1) ^ 1)
+            row = _row0(stop - 1 - step, context, context_tiles, KEYS)
+            mbarrier.expect(key_full.index(slot), key_map.block_type.nbytes)
+            tma.async_copy_global_to_shared(key_map, [n, row, kv_head, 0], key_full.index(slot), keys.index(slot))
+        if step > 0:
+            j = step - 1
+            slot = j % VALUE_RING
+            mbarrier.wait(value_empty.index(slot), ((j // VALUE_RING) & 1) ^ 1)
+            row = _row0(stop - 1 - j, context, context_tiles, KEYS)
+            mbarrier.expect(value_full.index(slot), value_map.block_type.nbytes)
+            tma.async_copy_global_to_shared(value_map, [n, row, kv_head, 0], value_full.index(slot), values.index(slot))
+
+
+@gluon.jit
+def _weights(
+    s: gl.tensor,
+    top: gl.tensor,
+    total: gl.tensor,
+    seen: gl.tensor,
+    scale: gl.tensor,
+    MASKED: gl.constexpr,
+    LAZY: gl.constexpr,
+) -> gl.tuple:
+    """Scores of one tile to weights: new running maximum (in units of log 2), sum, and the factor of what was.
+
+    LAZY keeps a maximum that was passed by less than a factor of 256, so that the factor is nearly always 1.
+    """
+    if MASKED:
+        s = gl.where(seen, s, float("-inf"))
+    new = gl.maximum(top, gl.max(s, 1) * scale)
+    if LAZY:
+        new = gl.where(new > top + 8.0, new, top)
+    safe = new
+    if MASKED:
+        safe = gl.where(new == float("-inf"), 0.0, new)
+    p = gl.exp2(s * scale - safe[:, None])
+    fade = gl.exp2(top - safe)
+    return p, new, total * fade + gl.sum(p, 1), fade
+
+
+@gluon.constexpr_function
+def _fade_code(count: int) -> str:
+    """PTX that multiplies `count` registers by as many factors unless these are 1 in the whole warp.
+
+    A thread's factors alternate between its two rows by pairs, so the first and the third tell all.
+    """
+    factor = [f"${2 * count + i}" for i in range(count)]
+    lines = [
+        "{ .reg .pred some, any;",
+        f"setp.neu.f32 some, {factor[0]}, 0f3F800000;",
+        f"setp.neu.or.f32 some, {factor[2]}, 0f3F800000, some;",
+        "vote.sync.any.pred any, some, 0xffffffff;",
+        "@!any bra done;",
+        *(f"mul.f32 ${i}, ${i}, {factor[i]};" for i in range(count)),
+        "done: }",
+    ]
+    return "\n".join(lines)
+
+
+@gluon.constexpr_function
+def _fade_operands(count: int) -> str:
+    """Constraints of _fade_code: results, the same registers as inputs, factors."""
+    return ",".join(["=f"] * count + [str(i) for i in range(count)] + ["f"] * count)
+
+
+@gluon.jit
+def _faded(acc: gl.tensor, fade: gl.tensor, LAZY: gl.constexpr, SIZE: gl.constexpr) -> gl.tensor:
+    """acc times its rows' factors."""
+    factor = gl.convert_layout(fade, gl.SliceLayout(1, acc.type.layout))[:, None]
+    if LAZY:
+        count: gl.constexpr = SIZE // 2
+        acc = gl.inline_asm_elementwise(
+            _fade_code(count), _fade_operands(count), [acc, factor], dtype=gl.float32, is_pure=True, pack=count
+        )
+    else:
+        acc = acc * factor
+    return acc
+
+
+@gluon.jit
+def _seen(
+    visibility: gl.tensor,
+    node: gl.tensor,
+    tile: gl.tensor,
+    context: gl.tensor,
+    count: gl.tensor,
+    capacity: gl.tensor,
+    words: gl.tensor,
+    s_layout: gl.constexpr,
+    KEYS: gl.constexpr,
+) -> gl.tensor:
+    """bool [64, KEYS]: the rows' visibility bits in a tile of the tree, every real key in one of the context."""
+    context_tiles = (context + KEYS - 1) // KEYS
+    of_tree = tile >= context_tiles
+    base = gl.where(of_tree, (tile - context_tiles) * KEYS, tile * KEYS)
+    shown = gl.where(of_tree, count, 0)
+    end = gl.where(of_tree, count, context)
+    shift_to_rows = gl.where(of_tree, context, 0)
+    lane = gl.arange(0, KEYS, layout=gl.SliceLayout(0, s_layout))
+    halves = visibility.to(gl.pointer_type(gl.int32), bitcast=True)  # 32 bits at a time: registers are scarce here
+    first = base // 32
+    word = gl.full([ROWS, KEYS], -1, gl.int32, s_layout)
+    for part in gl.static_range(KEYS // 32):
+        there = node < gl.where(first + part < 2 * words, shown, 0)
+        bits = gl.load(halves + node * (2 * words) + first + part, mask=there, other=-1)
+        word = gl.where((lane // 32 == part)[None, :], bits[:, None], word)
+    seen = ((word >> (lane % 32)[None, :]) & 1) != 0
+    real = (base + lane < end) & (base + lane + shift_to_rows < capacity)
+    return seen & real[None, :] & (node < count)[:, None]
+
+
+@gluon.jit
+def _clear_dead(
+    slot: gl.shared_memory_descriptor,
+    tile: gl.tensor,
+    context: gl.tensor,
+    count: gl.tensor,
+    KEYS: gl.constexpr,
+    SIZE: gl.constexpr,
+) -> None:
+    """Zeroes rows of a value tile beyond the last live one: weight 0 times NaN would be NaN."""
+    context_tiles = (context + KEYS - 1) // KEYS
+    live = context + count - _row0(tile, context, context_tiles, KEYS)
+    if live < KEYS:
+        layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SIZE, SIZE // 8], [4, 1], [1, 0])
+        for part in gl.static_range(KEYS // 32):
+            piece = slot.slice(part * 32, 32)
+            row = part * 32 + gl.arange(0, 32, layout=gl.SliceLayout(1, layout))
+            piece.store(gl.where((row < live)[:, None], piece.load(layout), 0.0))
+        fence_async_shared()
+        gl.thread_barrier()
+
+
+@gluon.jit
+def _turn(
+    q: gl.shared_memory_descriptor,
+    keys: gl.shared_memory_descriptor,
+    values: gl.shared_memory_descriptor,
+    bars: gl.tuple,
+    own: gl.tuple,
+    j: gl.tensor,
+    stride: gl.tensor,
+    more: gl.tensor,
+    p: gl.tensor,
+    top: gl.tensor,
+    total: gl.tensor,
+    acc: gl.tensor,
+    scale: gl.tensor,
+    MASKED: gl.constexpr,
+    OVERLAP: gl.constexpr,
+    LAZY: gl.constexpr,
+    KEYS: gl.constexpr,
+    SIZE: gl.constexpr,
+    KEY_RING: gl.constexpr,
+    VALUE_RING: gl.constexpr,
+    s_layout: gl.constexpr,
+    p_layout: gl.constexpr,
+) -> gl.tuple:
+    """Own tile j, whose keys are there: its scores are issued, then the values of the own tile before are added.
+
+    The softmax of j runs while that product does. The wait for the next own tile's keys stands between the softmax and
+    the product's end: a loop is what ptxas does not move the softmax across.
+    """
+    key_full, key_empty, value_full, value_empty = bars
+    visibility, node, stop, context, count, capacity, words = own
+    before = j - stride
+    slot = j % KEY_RING
+    k = keys.index(slot).reshape([KEYS, SIZE])
+    s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
+    value_slot = before % VALUE_RING
+    v = values.index(value_slot).reshape([KEYS, SIZE])
+    if OVERLAP:
+        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+        mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
+        if MASKED:
+            _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
+        acc = warpgroup_mma(p, v, acc, is_async=True)
+        s = warpgroup_mma_wait(1, deps=(s,))
+    else:
+        mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
+        if MASKED:
+            _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
+        acc = warpgroup_mma(p, v, acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+        mbarrier.arrive(value_empty.index(value_slot), count=1)
+        _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
+        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+        s = warpgroup_mma_wait(0, deps=(s,))
+    mbarrier.arrive(key_empty.index(slot), count=1)
+    seen = s
+    if MASKED:
+        seen = _seen(visibility, node, stop - 1 - j, context, count, capacity, words, s_layout, KEYS)
+    weights, top, total, fade = _weights(s, top, total, seen, scale, MASKED, LAZY)
+    following = j + stride
+    if more:
+        _pass_over(key_full, key_empty, j + 1, following, KEY_RING)
+    mbarrier.wait(key_full.index(following % KEY_RING), (following // KEY_RING) & 1, pred=more)
+    if OVERLAP:
+        # the old weights' registers are free only now
+        acc, weights = warpgroup_mma_wait(0, deps=(acc, weights))
+        mbarrier.arrive(value_empty.index(value_slot), count=1)
+        _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
+    acc = _faded(acc, fade, LAZY, SIZE)
+    p = gl.convert_layout(weights.to(v.dtype), p_layout)
+    return p, top, total, acc
+
+
+@gluon.jit
+def _attend(
+    common: gl.tuple,
+    WARPGROUP: gl.constexpr,
+    WARPGROUPS: gl.constexpr,
+    HEADS: gl.constexpr,
+    GROUP: gl.constexpr,
+    SIZE: gl.constexpr,
+    KEYS: gl.constexpr,
+    KEY_RING: gl.constexpr,
+    VALUE_RING: gl.constexpr,
+    OVERLAP: gl.constexpr,
+    LAZY: gl.constexpr,
+    DIRECT: gl.constexpr,
+    WITH_LOG: gl.constexpr,
+) -> None:
+    """A consumer: 64 packed rows over its tiles of the split (all, or every SHARED-th of the last block of rows)."""
+    q_all, keys, values, bars, where, rows, tensors, strides, numbers = common
+    key_full, key_empty, value_full, value_empty = bars
+    n, kv_head, context, count, stop, tiles = where
+    block, blocks, row_tiles, split, splits = rows
+    query, visibility, part_out, part_log, out, log_sum = tensors
+    stride_qn, stride_qt, stride_qh = strides
+    scale, capacity, nodes, words = numbers
+    dtype: gl.constexpr = keys.dtype
+
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, SIZE, 16])
+    p_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, 2)
+    q_layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SIZE, SIZE // 8], [4, 1], [1, 0])
+
+    # warpgroups in excess of the blocks of rows share the last block's tiles
+    place = WARPGROUP * blocks + block
+    row_tile = gl.minimum(place, row_tiles - 1)
+    first = place - row_tile
+    parts_of_last = WARPGROUPS * blocks - row_tiles + 1
+    stride = gl.where(row_tile == row_tiles - 1, parts_of_last, 1)
+    mine = (tiles - first + stride - 1) // stride  # own tiles: first, first + stride, ...
+    masked = gl.minimum(gl.maximum(stop - context // KEYS, 0), tiles)  # tiles that need a mask come first
+    masked_mine = (masked - first + stride - 1) // stride
+
+    q_row = row_tile * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, q_layout))
+    q_node = q_row // GROUP
+    q_head = kv_head * GROUP + q_row % GROUP
+    q_at = q_node.to(gl.int64) * stride_qt + q_head.to(gl.int64) * stride_qh
+    q_column = gl.arange(0, SIZE, layout=gl.SliceLayout(0, q_layout))
+    q = q_all.index(WARPGROUP)
+    n_long = n.to(gl.int64)
+    q.store(
+        gl.load(
+            query + n_long * stride_qn + q_at[:, None] + q_column[None, :], mask=(q_node < count)[:, None], other=0.0
+        )
+    )
+    fence_async_shared()
+    gl.thread_barrier()
+
+    row = row_tile * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, s_layout))
+    node = row // GROUP
+    visibility += n_long * nodes * words
+    top = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, s_layout))
+    total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, s_layout))
+    acc = gl.zeros([ROWS, SIZE], gl.float32, o_layout)
+
+    if mine <= 0:
+        for j in range(tiles):
+            _pass_over(key_full, key_empty, j, j + 1, KEY_RING)
+            _pass_over(value_full, value_empty, j, j + 1, VALUE_RING)
+    else:
+        for j in range(first):
+            _pass_over(key_full, key_empty, j, j + 1, KEY_RING)
+            _pass_over(value_full, value_empty, j, j + 1, VALUE_RING)
+        own = (visibility, node, stop, context, count, capacity, words)
+        slot = first % KEY_RING
+        mbarrier.wait(key_full.index(slot), (first // KEY_RING) & 1)
+        k = keys.index(slot).reshape([KEYS, SIZE])
+        s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
+        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+        s = warpgroup_mma_wait(0, deps=(s,))
+        mbarrier.arrive(key_empty.index(slot), count=1)
+        seen = _seen(visibility, node, stop - 1 - first, context, count, capacity, words, s_layout, KEYS)
+        weights, top, total, _ = _weights(s, top, total, seen, scale, True, LAZY)
+        p = gl.convert_layout(weights.to(dtype), p_layout)
+        second = first + stride
+        if mine > 1:
+            _pass_over(key_full, key_empty, first + 1, second, KEY_RING)
+        mbarrier.wait(key_full.index(second % KEY_RING), (second // KEY_RING) & 1, pred=mine > 1)
+        # one turn more than tiles are masked, so that the last masked tile's dead values are cleared
+        plain = gl.maximum(gl.minimum(masked_mine + 1, mine), 1)
+        for i in range(1, plain):
+            p, top, total, acc = _turn(
+                q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale, True,
+                OVERLAP, LAZY, KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
+            )  # fmt: skip
+        for i in range(plain, mine):
+            p, top, total, acc = _turn(
+                q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale, False,
+                OVERLAP, LAZY, KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
+            )  # fmt: skip
+        last = first + (mine - 1) * stride
+        slot = last % VALUE_RING
+        mbarrier.wait(value_full.index(slot), (last // VALUE_RING) & 1)
+        v = values.index(slot).reshape([KEYS, SIZE])
+        _clear_dead(v, stop - 1 - last, context, count, KEYS, SIZE)
+        acc = warpgroup_mma(p, v, acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+        mbarrier.arrive(value_empty.index(slot), count=1)
+        for j in range(last + 1, tiles):
+            _pass_over(key_full, key_empty, j, j + 1, KEY_RING)
+            _pass_over(value_full, value_empty, j, j + 1, VALUE_RING)
+
+    # as triton.py's _finish
+    empty = total == 0.0
+    whole = gl.where(empty, 1.0, total)
+    live = node < count
+    inside = node < nodes
+    log = gl.where(empty | (node >= count), float("-inf"), top + gl.log2(whole))
+    head = kv_head * GROUP + row % GROUP
+    out_row = (n_long * nodes + node) * HEADS + head
+    o_rows: gl.constexpr = gl.SliceLayout(1, o_layout)
+    acc = acc * gl.convert_layout(1.0 / whole, o_rows)[:, None]
+    column = gl.arange(0, SIZE, layout=gl.SliceLayout(0, o_layout))
+    if DIRECT:
+        acc = gl.where(gl.convert_layout(live, o_rows)[:, None], acc, 0.0)
+        to = out + gl.convert_layout(out_row, o_rows)[:, None] * SIZE + column[None, :]
+        gl.store(to, acc.to(dtype), mask=gl.convert_layout(inside, o_rows)[:, None])
+        if WITH_LOG:
+            gl.store(log_sum + out_row, log / LOG2_E, mask=inside)
+    else:
+        at_part = out_row * (splits * parts_of_last) + split * parts_of_last + first
+        gl.store(part_log + at_part, log, mask=inside)
+        worth = inside & (log > float("-inf"))
+        to = part_out + gl.convert_layout(at_part, o_rows)[:, None] * SIZE + column[None, :]
+        gl.store(to, acc.to(part_out.dtype.element_ty), mask=gl.convert_layout(worth, o_rows)[:, None])
+
+
+@gluon.jit(do_not_specialize=["capacity", "nodes", "words", "splits", "blocks", "row_tiles"])
+def split_kernel(
+    key_map: tma.tensor_descriptor,
+    value_map: tma.tensor_descriptor,
+    query: gl.tensor,
+    visibility: gl.tensor,
+    context_lengths: gl.tensor,
+    node_counts: gl.tensor,
+    part_out: gl.tensor,
+    part_log: gl.tensor,
+    out: gl.tensor,
+    log_sum: gl.tensor,
+    stride_qn: gl.tensor,
+    stride_qt: gl.tensor,
+    stride_qh: gl.tensor,
+    capacity: gl.tensor,
+    scale: gl.tensor,
+    nodes: gl.tensor,
+    words: gl.tensor,
+    splits: gl.tensor,
+    blocks: gl.tensor,
+    row_tiles: gl.tensor,
+    WARPGROUPS: gl.constexpr,
+    HEADS: gl.constexpr,
+    GROUP: gl.constexpr,
+    SIZE: gl.constexpr,
+    KEYS: gl.constexpr,
+    KEY_RING: gl.constexpr,
+    VALUE_RING: gl.constexpr,
+    OVERLAP: gl.constexpr,
+    LAZY: gl.constexpr,
+    REGISTERS: gl.constexpr,
+    COUNTED: gl.constexpr,
+    DIRECT: gl.constexpr,
+    WITH_LOG: gl.constexpr,
+    PDL: gl.constexpr,
+) -> None:
+    """One (request, key head, block of rows, split): normalised output and log2-sum-exp2 over its share of the keys."""
+    block = gl.program_id(0) % blocks
+    rest = gl.program_id(0) // blocks
+    kv_head = rest % (HEADS // GROUP)
+    split = rest // (HEADS // GROUP)
+    n = gl.program_id(1)
+    if PDL:
+        gdc_launch_dependents()
+
+    count = nodes
+    if COUNTED:
+        count = gl.minimum(gl.maximum(gl.load(node_counts + n).to(gl.int32), 0), nodes)
+    context = gl.minimum(gl.maximum(gl.load(context_lengths + n).to(gl.int32), 0), capacity)
+    tiles = gl.cdiv(context, KEYS) + gl.cdiv(count, KEYS)
+    start = split * tiles // splits
+    stop = (split + 1) * tiles // splits
+
+    dtype: gl.constexpr = query.dtype.element_ty
+    q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SIZE], dtype)
+    q_all = gl.allocate_shared_memory(dtype, [WARPGROUPS, ROWS, SIZE], q_shared)
+    keys = gl.allocate_shared_memory(dtype, [KEY_RING, 1, KEYS, 1, SIZE], key_map.layout)
+    values = gl.allocate_shared_memory(dtype, [VALUE_RING, 1, KEYS, 1, SIZE], value_map.layout)
+    key_full = gl.allocate_shared_memory(gl.int64, [KEY_RING, 1], mbarrier.MBarrierLayout())
+    key_empty = gl.allocate_shared_memory(gl.int64, [KEY_RING, 1], mbarrier.MBarrierLayout())
+    value_full = gl.allocate_shared_memory(gl.int64, [VALUE_RING, 1], mbarrier.MBarrierLayout())
+    value_empty = gl.allocate_shared_memory(gl.int64, [VALUE_RING, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(KEY_RING):
+        mbarrier.init(key_full.index(slot), count=1)
+        mbarrier.init(key_empty.index(slot), count=WARPGROUPS)
+    for slot in gl.static_range(VALUE_RING):
+        mbarrier.init(value_full.index(slot), count=1)
+        mbarrier.init(value_empty.index(slot), count=WARPGROUPS)
+
+    bars = (key_full, key_empty, value_full, value_empty)
+    where = (n, kv_head, context, count, stop, stop - start)
+    rows = (block, blocks, row_tiles, split, splits)
+    tensors = (query, visibility, part_out, part_log, out, log_sum)
+    strides = (stride_qn, stride_qt, stride_qh)
+    numbers = (scale, capacity, nodes, words)
+    common = (q_all, keys, values, bars, where, rows, tensors, strides, numbers)
+    if WARPGROUPS == 3:
+        gl.warp_specialize(
+            [
+                (_attend, (common, 0, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
+                          WITH_LOG)),
+                (_attend, (common, 1, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
+                          WITH_LOG)),
+                (_attend, (common, 2, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
+                          WITH_LOG)),
+                (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
+            ],
+            [4, 4, 1],
+            [REGISTERS, REGISTERS, 24],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (_attend, (common, 0, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
+                          WITH_LOG)),
+                (_attend, (common, 1, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
+                          WITH_LOG)),
+                (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
+            ],
+            [4, 1],
+            [REGISTERS, 24],
+        )  # fmt: skip

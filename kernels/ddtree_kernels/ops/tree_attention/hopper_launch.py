@@ -1,0 +1,146 @@
+"""Launches of the Gluon kernel for Hopper: when it may serve, its shapes, how the context is split."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import triton
+
+from ddtree_kernels.ops.tree_attention.parts import LOG2_E, Parts, capability, make_parts, multiprocessors
+
+ROWS = 64  # packed rows of one consumer warpgroup
+MOST_SPLITS = 128
+GLUON_OF = ((3, 6),)  # Triton releases whose Gluon the kernel is written for: the interface still moves
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Shape of one program: consumer warpgroups, keys of a tile, tiles in the rings of keys and of values."""
+
+    warpgroups: int
+    keys: int
+    key_ring: int
+    value_ring: int
+    overlap: bool = True  # the next score product is issued before the softmax
+    lazy: bool = False  # the accumulator is rescaled only when a maximum grows much
+    narrow: bool = False  # parts in the query's type
+
+    @property
+    def registers(self) -> int:
+        """A consumer thread's: what 64 Ki less the producer's warpgroup leave, in steps of 8."""
+        return 240 if self.warpgroups == 2 else 160
+
+    @property
+    def start_registers(self) -> int:
+        """Every thread's at launch, before they are dealt out anew."""
+        return 168 if self.warpgroups == 2 else 128
+
+
+def serves(query: torch.Tensor, key_cache: torch.Tensor, block_table: torch.Tensor | None, plain: bool) -> bool:
+    """Whether the kernel can run: this Triton, Hopper, 2-byte types, a contiguous cache of 16-byte strides.
+
+    plain: neither a sliding window nor a soft cap.
+    """
+    release = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    return (
+        plain
+        and block_table is None
+        and release in GLUON_OF
+        and query.is_cuda
+        and capability(query.device.index or 0)[0] == 9
+        and query.element_size() == 2
+        and query.shape[3] in (64, 128)
+        and key_cache.data_ptr() % 16 == 0
+        and all(stride > 0 and stride * 2 % 16 == 0 for stride in key_cache.stride()[:3])
+    )
+
+
+def splits_for(programs: int, tiles: int, slots: int, rows: float) -> int:
+    """How many splits make the launch shortest: waves of programs, each `rows` products a tile and some overhead."""
+    best, least = 1, math.inf
+    for splits in range(1, min(MOST_SPLITS, tiles) + 1):
+        waves = -(-programs * splits // slots)
+        cost = waves * (-(-tiles // splits) * rows + 5) + 0.1 * splits
+        if cost < least:
+            best, least = splits, cost
+    return best
+
+
+def split(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    visibility: torch.Tensor,
+    context_lengths: torch.Tensor,
+    node_counts: torch.Tensor | None,
+    scale: float,
+    with_log: bool,
+    longest: int,
+    variant: Variant,
+    splits: int | None,
+) -> Parts:
+    """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request."""
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    from ddtree_kernels.ops.tree_attention import hopper
+
+    batch, nodes, heads, size = query.shape
+    kv_heads = key_cache.shape[2]
+    group = heads // kv_heads
+    row_tiles = -(-nodes * group // ROWS)
+    blocks = -(-row_tiles // variant.warpgroups)
+    shared = variant.warpgroups * blocks - row_tiles + 1  # warpgroups of the last row tile
+    if variant.overlap and variant.value_ring < 2 * shared - 1:
+        raise ValueError(f"a ring of {variant.value_ring} value tiles would lock {shared} sharing warpgroups (README)")
+    tiles = -(-longest // variant.keys) + 1
+    if splits is None:
+        slots = multiprocessors(query.device.index or 0)
+        splits = splits_for(blocks * kv_heads * batch, tiles, slots, row_tiles / blocks)
+    parts = make_parts(query, splits * shared, with_log, shared, (row_tiles - 1) * ROWS, variant.narrow)
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    box = [1, variant.keys, 1, size]
+    maps = [
+        TensorDescriptor(cache, list(cache.shape), list(cache.stride()), box, layout)
+        for cache in (key_cache, value_cache)
+    ]
+    hopper.split_kernel[(blocks * kv_heads * splits, batch)](
+        *maps,
+        query,
+        visibility,
+        context_lengths,
+        context_lengths if node_counts is None else node_counts,
+        parts.part_out,
+        parts.part_log,
+        parts.out,
+        parts.part_log if parts.log_sum is None else parts.log_sum,
+        query.stride(0),
+        query.stride(1),
+        query.stride(2),
+        key_cache.shape[1],
+        scale * LOG2_E,
+        nodes,
+        visibility.shape[2],
+        splits,
+        blocks,
+        row_tiles,
+        WARPGROUPS=variant.warpgroups,
+        HEADS=heads,
+        GROUP=group,
+        SIZE=size,
+        KEYS=variant.keys,
+        KEY_RING=variant.key_ring,
+        VALUE_RING=variant.value_ring,
+        OVERLAP=variant.overlap,
+        LAZY=variant.lazy,
+        REGISTERS=variant.registers,
+        COUNTED=node_counts is not None,
+        DIRECT=parts.direct,
+        WITH_LOG=with_log and parts.direct,
+        PDL=True,
+        num_warps=4,
+        maxnreg=variant.start_registers,
+    )
+    return parts
