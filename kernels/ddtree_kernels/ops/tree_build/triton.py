@@ -59,11 +59,8 @@ def group_max_kernel(
     if not LEAN:
         x = tl.where(x == x, x, float("-inf"))
     best = _clean(tl.max(x, axis=1))
-    tl.store(group_best + row * groups + group, best, mask=group < groups)
-    at = row * tl.num_programs(0) + split
-    coarse = tl.max(tl.reshape(best, [COARSE_EACH, GROUPS_EACH // COARSE_EACH]), axis=1)
-    tl.store(coarse_best + at * COARSE_EACH + tl.arange(0, COARSE_EACH), coarse)
     top = tl.max(best, axis=0)
+    at = row * tl.num_programs(0) + split
     shift = tl.where(top == float("-inf"), 0.0, top * exponent_scale)
     if LEAN:
         total = tl.sum(tl.exp2(x * exponent_scale - shift))
@@ -73,6 +70,12 @@ def group_max_kernel(
         tl.store(part_sum + at, total)
     else:
         tl.store(part_sum + at, tl.sum(tl.sum(_weight(x, exponent_scale, shift), axis=1), axis=0))
+    tl.store(group_best + row * groups + group, best, mask=group < groups)
+    if COARSE_EACH == 1:
+        tl.store(coarse_best + at, top)
+    else:
+        coarse = tl.max(tl.reshape(best, [COARSE_EACH, GROUPS_EACH // COARSE_EACH]), axis=1)
+        tl.store(coarse_best + at * COARSE_EACH + tl.arange(0, COARSE_EACH), coarse)
 
 
 @triton.jit
