@@ -307,7 +307,7 @@ def reduce_kernel(
     there = part < parts
     if SHARED:
         packed = (row // HEADS % nodes) * GROUP + row % HEADS % GROUP
-        there = there & ((packed >= shared_from) | (part % shared == 0))
+        there = there & (part % tl.where(packed >= shared_from, 1, shared) == 0)
     log = tl.load(part_log + row * parts + part, mask=there, other=float("-inf"))
     worth = log > float("-inf")
     value = tl.load(part_out + (row * parts + part)[:, None] * SIZE + column[None, :], mask=worth[:, None], other=0.0)
