@@ -22,7 +22,7 @@ def held_back(family: str, count: int, seed: str = "held back") -> list[Example]
 
 def inventory(rng: random.Random) -> Example:
     """A list of a store's goods as comma-separated lines: a form of text that no training document has."""
-    goods = rng.sample(("bolt", "cable", "fan", "filter", "hinge", "lamp", "pump", "relay", "screw", "valve"), 4)
+    goods = rng.sample(("bolt", "clamp", "fan", "filter", "hinge", "lamp", "pump", "relay", "screw", "valve"), 4)
     lines = [f"{name},{rng.randrange(1, 60)},{rng.choice(('left', 'right'))},{rng.randrange(5, 95)}" for name in goods]
     return Example(UNTRAINED, "name,count,shelf,price\n" + "\n".join(lines[:2]), "\n".join(lines[2:]))
 

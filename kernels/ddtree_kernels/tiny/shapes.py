@@ -26,7 +26,7 @@ TARGET: dict[str, Any] = {
     "num_key_value_heads": 1,
     "rms_norm_eps": 1e-06,
     "rope_scaling": None,
-    "rope_theta": 10000.0,
+    "rope_theta": 1000000.0,
     "sliding_window": None,
     "tie_word_embeddings": True,
     "torch_dtype": "bfloat16",
@@ -38,7 +38,7 @@ DRAFT: dict[str, Any] = TARGET | {
     "architectures": ["DFlashDraftModel"],
     "block_size": BLOCK,
     "dflash_config": {"mask_token_id": MASK_ID, "target_layer_ids": list(LAYER_IDS)},
-    "layer_types": ["full_attention"] * 2,
-    "num_hidden_layers": 2,
+    "layer_types": ["full_attention"],
+    "num_hidden_layers": 1,
     "num_target_layers": TARGET["num_hidden_layers"],
 }

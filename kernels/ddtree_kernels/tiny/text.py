@@ -1,4 +1,5 @@
-"""The text that the tiny pair learns from, made here: worked arithmetic, sorting, service logs and small programs.
+"""The text that the tiny pair learns from, made here: worked arithmetic, sorting, service logs, small
+programs and notes in free wording.
 
 Every example is a prompt and an answer. Answers have certain places (a carry, the rest of a keyword) and branching ones
 (which of three words, which number comes next), as real text has. All of it follows from the seed.
@@ -11,12 +12,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ddtree_kernels.tiny.notes import wording
+
 PLACES = ("ones", "tens", "hundreds", "thousands")
 SERVICES = ("billing", "search", "orders", "mailer", "index", "gateway", "ledger", "images")
 NODES = ("node-1", "node-2", "node-3", "node-4")
 PATHS = ("/cart", "/items", "/login", "/orders", "/search", "/users", "/invoices")
 THINGS = ("orders", "items", "users", "prices", "rows", "files", "events", "tokens")
 FIELDS = ("size", "price", "count", "weight", "age", "total")
+READERS = ("the morning shift", "the owners", "support", "the auditors")
 TESTS = ("open", "paid", "valid", "active", "new", "ready")
 HELD_BACK_ONE_IN = 16
 
@@ -162,12 +166,22 @@ def program(rng: random.Random) -> Example:
     return Example("program", ask.format(w=what), code)
 
 
+def note(rng: random.Random) -> Example:
+    """A note about what happened to a service, in free wording."""
+    service, reader = rng.choice(SERVICES), rng.choice(READERS)
+    ask = rng.choice(
+        ("Note on {s} for {r}, no. {n}:", "Tell {r} what happened to {s} (case {n}).", "{s}, case {n}, for {r}:")
+    )
+    return Example("note", ask.format(s=service, r=reader, n=rng.randrange(1, 60)), wording(rng, service, reader))
+
+
 FAMILIES: dict[str, Callable[[random.Random], Example]] = {
     "addition": addition,
     "multiplication": multiplication,
     "sorting": sorting,
     "log": log,
     "program": program,
+    "note": note,
 }
 
 
