@@ -164,8 +164,11 @@ def main(argv: Sequence[str], launcher: Sequence[str] = SGLANG, stagger: float =
     fleet = Fleet(work / "logs", pair, carry(work / "plugin"), clock, args.flags.split(), launcher, stagger)
     plan = Plan(args.out.resolve(), work / "logs", steps.Run(fleet, prompts(pair)))
     # a limit from outside: what was found is still written
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=fleet.cut, daemon=True).start())
-    plan.go(chosen, smoke)
+    before = signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=fleet.cut, daemon=True).start())
+    try:
+        plan.go(chosen, smoke)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     print((plan.out / "report.txt").read_text("utf-8"), flush=True)
     return 0 if all(row["ok"] for row in plan.results.values()) else 1
 

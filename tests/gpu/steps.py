@@ -43,8 +43,9 @@ def first_wave() -> list[Wanted]:
 
 def second_wave() -> list[Wanted]:
     """Those that must refuse, and those with a tiny pool."""
-    tiny = ("--max-total-tokens", "2600")
-    leaks = [Wanted(MIXED[0], tiny, STRICT), Wanted(MIXED[1], (*tiny, "--disable-radix-cache"), STRICT)]
+    tiny = ("--max-total-tokens", "1200")
+    often = {**STRICT, "SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "40"}
+    leaks = [Wanted(MIXED[0], tiny, STRICT), Wanted(MIXED[1], (*tiny, "--disable-radix-cache"), often)]
     return [*leaks, *REFUSED.values()]
 
 
@@ -209,7 +210,7 @@ def leak(run: Run, found: Row) -> None:
         ask(server.port, "/flush_cache", {}, 10)
         row["alive"] = bool(server.generate(run.prompts[0], max_new_tokens=8).get("output_ids"))
         row["leaks"] = [line[:200] for line in server.log.splitlines() if "leak" in line.lower()][:5]
-        row["retractions"] = server.log.count("Retract requests")
+        row["retractions"] = server.log.count("Retract requests") + server.log.count("Testing retraction")
         row["section"] = server.section()
         done = sum(row["requests"].values())
         row["ok"] = bool(

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(plugin_plan, "prompts", lambda pair: [[n, n + 1, n + 2] for n in range(6)])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.delenv("WOUNDED", raising=False)
 

@@ -34,3 +34,11 @@ def test_what_must_stay_0_would_show() -> None:
     counters.see([5, 9], [5, 6], 2)
     section = counters.section()
     assert (section["shorter_rounds"], section["astray_rounds"]) == (1, 2)
+
+
+def test_gpu_time_is_of_the_steps_that_were_measured() -> None:
+    counters = Counters("tree", 31, 16)
+    for parts in ({}, {"draft": 0.2, "tree": 0.01, "target": 0.3}, {}, {"draft": 0.4, "tree": 0.03, "target": 0.5}):
+        counters.measured(parts)
+        counters.spent({"walk": 0.001})
+    assert counters.section()["gpu_ms"] == {"draft": 0.3, "tree": 0.02, "target": 0.4}

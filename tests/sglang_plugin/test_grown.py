@@ -7,6 +7,7 @@ import torch
 
 from ddtree_kernels.sglang_plugin import grown
 from ddtree_kernels.sglang_plugin.ranked import Ranked, rank
+from ddtree_kernels.sglang_plugin.stopwatch import EVERY, Stopwatch
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -55,3 +56,16 @@ def test_what_is_no_number_is_the_least() -> None:
     assert parents[:4] == [-1, 0, 1, 2] and tokens[:4] == [50, 1, 4, 7]
     assert all(parent < node for node, parent in enumerate(parents))
     assert len(set(zip(parents, tokens, strict=True))) == 31
+
+
+def test_the_stopwatch_measures_every_sixteenth_round_of_a_gpu() -> None:
+    watch, found = Stopwatch(DEVICE), []
+    for _ in range(2 * EVERY):
+        watch.begin()
+        watch.mark("draft")
+        watch.mark("tree")
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        found.append(watch.read())
+    measured = [i for i, parts in enumerate(found) if set(parts) == {"draft", "tree"}]
+    assert measured == ([EVERY - 1, 2 * EVERY - 1] if DEVICE == "cuda" else [])
