@@ -18,7 +18,8 @@ from tests.gpu import plugin_plan, speed, steps, waves
 
 FEW = ("dflash", "tree-31", "ar", "tree-63")
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
-PORTS = itertools.count(21000 + 1000 * (os.getpid() % 40), 400)
+PORTS = itertools.count(10_000 + 200 * (os.getpid() % 100), 40)
+"""below those that the system gives to clients; apart for the workers of one run."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module, values in (
         (steps, {"FIRST": FEW, "TOKENS": 8, "REQUESTS": 10, "DRAWS": 800, "PAUSE": 0.0}),
         (speed, {"NAMES": FEW, "TOKENS": 8, "LEAST": 2, "MOST": 2, "PROMPTS": {1: 2, 8: 8}}),
-        (waves, {"FIRST_PORT": next(PORTS)}),
+        (waves, {"FIRST_PORT": next(PORTS), "STEP": 2}),
     ):
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
