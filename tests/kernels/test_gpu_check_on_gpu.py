@@ -31,6 +31,12 @@ def refuse(self, *args, **kwargs):
     raise RuntimeError("planted: capture is not possible")
 torch.cuda.CUDAGraph.capture_begin = refuse
 """
+# Triton asks for the version first, and takes its own ptxas instead of one that does not answer
+BROKEN = """#!/bin/sh
+[ "$1" = --version ] && { echo 'Cuda compilation tools, release 12.8, V12.8.93'; exit; }
+echo 'ptxas fatal: planted' >&2
+exit 255
+"""
 HOLD = "import torch; x = torch.zeros(1, device='cuda'); print('held', flush=True); input()"
 
 Told = dict[str, Any]
@@ -124,7 +130,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told
     """What three checks told that met a failure each; they run at once, and nothing of them may be left."""
     folder = tmp_path_factory.mktemp("planted")
     broken = folder / "ptxas"
-    broken.write_text("#!/bin/sh\necho 'ptxas fatal: planted' >&2\nexit 255\n")
+    broken.write_text(BROKEN)
     broken.chmod(0o755)
     site = folder / "site"
     site.mkdir()
