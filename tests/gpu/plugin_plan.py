@@ -130,14 +130,19 @@ def carry(where: Path) -> Path:
     return where
 
 
-def prompts(pair: Path) -> list[list[int]]:
-    """Two prompts of each family of the tiny pair's text, as token ids."""
+def prompts(pair: Path) -> tuple[list[list[int]], list[list[int]]]:
+    """Token ids of held-back prompts of the tiny pair's text, families in turn, every second row chats: two of each
+    family with the one that it was not trained on; the decode bench's four of each that it was."""
     from ddtree_kernels.models.tokenizer import load_tokenizer
-    from ddtree_kernels.tiny.prompts import prompt_set
+    from ddtree_kernels.tiny.prompts import UNTRAINED, prompt_set
 
     tokenizer = load_tokenizer(pair / "target")
-    texts = zip(*prompt_set(2).values(), strict=True)
-    return [tokenizer.encode(text) for row in texts for text in row]
+
+    def in_turn(by_family: Mapping[str, Sequence[str]]) -> list[list[int]]:
+        return [tokenizer.encode(text) for row in zip(*by_family.values(), strict=True) for text in row]
+
+    trained = {family: texts for family, texts in prompt_set(4).items() if family != UNTRAINED}
+    return in_turn(prompt_set(2)), in_turn(trained)
 
 
 def main(argv: Sequence[str], launcher: Sequence[str] = SGLANG, stagger: float = STAGGER) -> int:
@@ -162,7 +167,7 @@ def main(argv: Sequence[str], launcher: Sequence[str] = SGLANG, stagger: float =
     clock = Clock(max(1.0, args.deadline - LAST - (time.monotonic() - began)))
     pair = args.pair.resolve()
     fleet = Fleet(work / "logs", pair, carry(work / "plugin"), clock, args.flags.split(), launcher, stagger)
-    plan = Plan(args.out.resolve(), work / "logs", steps.Run(fleet, prompts(pair)))
+    plan = Plan(args.out.resolve(), work / "logs", steps.Run(fleet, *prompts(pair)))
     # a limit from outside: what was found is still written
     before = signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=fleet.cut, daemon=True).start())
     try:

@@ -74,6 +74,7 @@ class Server:
         out.mkdir(parents=True, exist_ok=True)
         self._log = (out / f"{name}.log").open("wb")
         self._lock = threading.Lock()
+        self._asked: list[int] = []
         self._began = time.monotonic()
         self._stopped = False
         self._process = subprocess.Popen(
@@ -133,10 +134,13 @@ class Server:
         return json.loads(text)
 
     def generate(self, ids: Sequence[int], **sampling: Any) -> dict[str, Any]:
-        """One /generate answer; Ended where it is none. Keys with a leading underscore go beside sampling_params."""
+        """One /generate answer; Ended where it is none. Keys with a leading underscore go beside sampling_params, but
+        for `_timeout`, the seconds to wait."""
+        timeout = sampling.pop("_timeout", 120.0)
         beside = {k[1:]: sampling.pop(k) for k in list(sampling) if k.startswith("_")}
         greedy = {"temperature": 0, "ignore_eos": True, **sampling}
-        return dict(self.post({"input_ids": list(ids), "sampling_params": greedy, **beside}))
+        self._asked = list(ids)
+        return dict(self.post({"input_ids": list(ids), "sampling_params": greedy, **beside}, timeout))
 
     def section(self) -> dict[str, Any]:
         """The `ddtree` section of its server info, {} without."""
@@ -152,8 +156,22 @@ class Server:
             began = time.monotonic()
             status, text = ask(self.port, path, timeout=max(0.1, until - began))
             answers[path] = [status, parsed(text), round(time.monotonic() - began, 4)]
+        if self.is_ready and self._asked:
+            with contextlib.suppress(Ended):
+                answers.update(self._tokens(until))
         if answers:
             self.record["responses"] = answers
+
+    def _tokens(self, until: float) -> dict[str, Any]:
+        """Of the prompt that it was asked last: an answer of 128 tokens, and the seconds of three such; Ended where
+        they take longer than until `until`."""
+        answers: dict[str, Any] = {}
+        began = time.monotonic()
+        for _ in range(3):
+            each = time.monotonic()
+            body = self.generate(self._asked, max_new_tokens=128, _timeout=max(0.1, until - each))
+            answers["/generate"] = [200, body, round(time.monotonic() - each, 4)]
+        return {**answers, "gen3_s": round(time.monotonic() - began, 4)}
 
     def signal(self, how: int) -> None:
         """To all its processes."""

@@ -51,10 +51,12 @@ def second_wave() -> list[Wanted]:
 
 @dataclass
 class Run:
-    """What the steps share. plain: of each prompt the plain target's tokens and margins; linear: DFLASH's tokens."""
+    """What the steps share. prompts: to compare answers; answered: to be timed, of forms that the pair has learnt.
+    plain: of each prompt the plain target's tokens and margins; linear: DFLASH's tokens."""
 
     fleet: Fleet
     prompts: Sequence[Sequence[int]]
+    answered: Sequence[Sequence[int]]
     plain: list[dict[str, Any]] = field(default_factory=list)
     linear: list[list[int]] = field(default_factory=list)
 
