@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddtree_kernels.ops.tree_attention import hopper_launch
+from ddtree_kernels.ops.tree_attention import hopper_launch, launch
 from ddtree_kernels.ops.tree_attention.parts import join, make_parts
 from tests.kernels.helpers import DEVICE
 
 
-@pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.usefixtures("poisoned")
-def test_rows_before_the_shared_ones_have_every_nth_part(narrow: bool) -> None:
-    torch.manual_seed(int(narrow))
+def test_rows_before_the_shared_ones_have_every_nth_part() -> None:
+    torch.manual_seed(0)
     heads, group, size, splits, shared, from_row = 4, 2, 64, 3, 2, 5
     query = torch.zeros(2, 4, heads, size, dtype=torch.float16, device=DEVICE)
-    parts = make_parts(query, splits * shared, True, shared, from_row, narrow)
-    assert parts.part_out.dtype == (torch.float16 if narrow else torch.float32)
+    parts = make_parts(query, splits * shared, True, shared, from_row)
     out = parts.part_out.view(2, 4, heads, splits * shared, size)
     log = parts.part_log.view(2, 4, heads, splits * shared)
     want, want_log = torch.zeros(2, 4, heads, size), torch.zeros(2, 4, heads)
@@ -43,17 +41,33 @@ def test_rows_before_the_shared_ones_have_every_nth_part(narrow: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "warpgroups", "programs", "splits"),
-    # one wave of 132 multiprocessors: 8 key heads, 2, 1 and 2 programs each
-    [(65, 3, 16, 8), (17, 2, 8, 16), (64, 2, 16, 8)],
+    ("context", "nodes", "splits"),
+    # best of those measured on a card with 132 multiprocessors
+    [(32768, 65, 8), (131072, 65, 8), (2048, 257, 2), (32768, 257, 8), (131072, 257, 11)],
 )
-def test_a_long_context_fills_one_wave(nodes: int, warpgroups: int, programs: int, splits: int) -> None:
+def test_the_hopper_kernel_is_split_as_measured_best(context: int, nodes: int, splits: int) -> None:
     row_tiles = -(-nodes * 4 // hopper_launch.ROWS)
-    blocks = -(-row_tiles // warpgroups)
-    assert 8 * blocks == programs
-    assert hopper_launch.splits_for(programs, 32768 // 64 + 1, 132, row_tiles / blocks) == splits
+    blocks = -(-row_tiles // hopper_launch.WARPGROUPS)
+    tiles = -(-(context + nodes) // hopper_launch.KEYS) + 1
+    assert hopper_launch.splits_for(8 * blocks, tiles, 132, row_tiles / blocks) == splits
+
+
+@pytest.mark.parametrize(
+    ("context", "nodes", "pays"),
+    [(32768, 65, True), (32768, 257, True), (8192, 65, False), (2048, 65, False), (131072, 17, False)],
+)
+def test_the_hopper_kernel_is_taken_where_it_was_faster(context: int, nodes: int, pays: bool) -> None:
+    query = torch.empty(1, nodes, 32, 128, dtype=torch.bfloat16, device="meta")
+    cache = torch.empty(1, context + nodes, 8, 128, dtype=torch.bfloat16, device="meta")
+    assert hopper_launch.pays(query, cache, context + nodes) == pays
+
+
+def test_a_few_tiles_are_not_split_and_many_fill_the_card() -> None:
+    # a key head with 5 blocks of rows over a cache of 512; 8 key heads over 2048
+    assert launch.splits_for(5, 512 // 64 + 1, 264) == 1
+    assert launch.splits_for(8, 2048 // 64 + 2, 132) == 12
 
 
 def test_the_hopper_kernel_serves_no_cpu_tensor() -> None:
     query, cache = torch.zeros(1, 3, 4, 64, dtype=torch.float16), torch.zeros(1, 9, 2, 64, dtype=torch.float16)
-    assert not hopper_launch.serves(query, cache, None, plain=True)
+    assert not hopper_launch.serves(query, cache, cache, None, plain=True)

@@ -16,11 +16,15 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from ddtree_kernels.bench.tune_cases import PRESENT, VARIANTS
+from ddtree_kernels.bench.tune_cases import VARIANTS
 
 QUIET_S = 40.0
 SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats")
-METRICS = "regex:sm__inst_executed_pipe_tensor.*avg.pct.*,dram__bytes_read.sum,lts__t_bytes.sum"
+METRICS = (
+    "regex:sm__inst_executed_pipe_tensor.*avg.pct.*,regex:smsp__average_warps_issue_stalled.*_per_issue_active,"
+    "dram__bytes_read.sum,lts__t_bytes.sum,sm__cycles_active.avg,gpu__time_duration.sum"
+)
+PROFILED = ((32768, 65), (32768, 17), (2048, 65))  # context, nodes
 
 
 @dataclass
@@ -71,33 +75,32 @@ def follow(children: dict[str, Child], show: bool = False) -> None:
 
 
 def table(lines: list[str]) -> list[str]:
-    """The best of each variant and shape, with the splits that gave it, and the launch's own choice."""
-    best: dict[tuple[int, int, str], tuple[float, str, str]] = {}
-    own: dict[tuple[int, int, str], str] = {}
+    """The best of each variant and shape, with the splits that gave it, and the launch's own choice of splits."""
+    best: dict[tuple[int, int, int, str], tuple[float, str, str]] = {}
+    own: dict[tuple[int, int, int, str], float] = {}
     for line in lines:
         if not line.startswith("time "):
             continue
-        _, name, context, nodes, splits, pdl, us, times = line.split()
-        name += "+pdl" if name == PRESENT and pdl == "True" else ""
-        key = (int(context), int(nodes), name)
+        _, name, context, nodes, heads, splits, us, times = line.split()
+        key = (int(heads), int(context), int(nodes), name)
         best[key] = min(best.get(key, (float("inf"), "", "")), (float(us), splits, times))
         if splits == "None":
-            own[key] = us
+            own[key] = min(own.get(key, float("inf")), float(us))
     return [
-        f"{context:7d} T {nodes:3d} {name:14s} own {own.get((context, nodes, name), '-'):>8s}"
+        f"{key[0]:3d} heads {key[1]:7d} T {key[2]:3d} {key[3]:14s} own {own[key]:8.2f}"
         f"  best {us:8.2f} us ({times} floors) at splits {splits}"
-        for (context, nodes, name), (us, splits, times) in sorted(best.items())
+        for key, (us, splits, times) in sorted(best.items())
     ]
 
 
 def counters(name: str) -> None:
-    """Nsight Compute's sections for one T 65 and one T 17 launch at 32k."""
+    """Nsight Compute's sections for one launch of each profiled shape."""
     tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
-    for nodes in ("65", "17"):
+    for context, nodes in PROFILED:
         command = [tool, "--clock-control", "none", "--kernel-name", "regex:split_kernel", "--launch-skip", "1"]
         command += ["--launch-count", "1", "--metrics", METRICS]
         command += [word for section in SECTIONS for word in ("--section", section)]
-        command += [sys.executable, "-m", "ddtree_kernels.bench.tune_cases", "once", name, "32768", nodes]
+        command += [sys.executable, "-m", "ddtree_kernels.bench.tune_cases", "once", name, str(context), str(nodes)]
         print("counters:", " ".join(command), flush=True)
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=QUIET_S, check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,21 +12,16 @@ import torch
 from ddtree_kernels.bench.inputs import random_tree
 from ddtree_kernels.bench.timing import graph_us
 from ddtree_kernels.ops.tree_attention import launch, reference
-from ddtree_kernels.ops.tree_attention.hopper_launch import Variant
 
 bf16, fp16 = torch.bfloat16, torch.float16
 TOLERANCE = {bf16: 8e-3, fp16: 2e-3}
-PRESENT = "triton"
-# names: consumer warpgroups, keys of a tile, whether scores are issued ahead (or plain), lazy rescaling, narrow parts
-VARIANTS: dict[str, Variant | None] = {
-    PRESENT: None,
-    "w2n128": Variant(2, 128, 3, 3),
-    "w2n128-lazy": Variant(2, 128, 3, 3, lazy=True),
-    "w3n64": Variant(3, 64, 5, 5),
-    "w3n64-lazy": Variant(3, 64, 5, 5, lazy=True),
-    "w3n64-plain-lazy": Variant(3, 64, 5, 5, overlap=False, lazy=True),
-    "w3n128-plain-lazy": Variant(3, 128, 3, 2, overlap=False, lazy=True),
-    "w3n64-lazy-narrow": Variant(3, 64, 5, 5, lazy=True, narrow=True),
+# names: whether the Hopper kernel is taken (None: the launch's own choice), whether the split kernel is launched early
+VARIANTS: dict[str, tuple[bool | None, bool]] = {
+    "auto": (None, False),
+    "triton": (False, False),
+    "triton-early": (False, True),
+    "hopper": (True, False),
+    "hopper-early": (True, True),
 }
 CASES: list[tuple[Any, ...]] = [
     # nodes, heads, key heads, size, contexts, counts, type, splits
@@ -39,19 +35,40 @@ CASES: list[tuple[Any, ...]] = [
     (64, 32, 8, 128, [901], None, bf16, 1),
     (1, 32, 8, 128, [1], [0], bf16, None),
     (20, 14, 2, 64, [500, 1], None, fp16, None),
+    (65, 4, 1, 64, [150], None, bf16, None),
+    (65, 32, 8, 128, [33000], None, bf16, None),
 ]
-SHAPES: list[tuple[int, int, list[int | None]]] = [
-    # context, nodes, splits to try (None: the launch's own choice)
-    (32768, 17, [None, 8, 16, 33]),
-    (32768, 65, [None, 4, 8, 16]),
-    (32768, 257, [None, 5, 8, 11]),
-    (2048, 17, [None, 4, 8, 16]),
-    (2048, 65, [None, 4, 6, 8]),
-    (2048, 257, [None, 2]),
-    (8192, 65, [None, 8]),
-    (131072, 17, [None, 16]),
-    (131072, 65, [None, 8, 16]),
-    (131072, 257, [None, 11]),
+PASSES = 2
+LEAST_HOPPER = 1000  # rows times key heads: the Hopper kernel is not timed below
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is timed; rows: of the cache, None = just enough; splits to try, None = the launch's own choice."""
+
+    context: int
+    nodes: int
+    heads: int = 32
+    kv_heads: int = 8
+    size: int = 128
+    rows: int | None = None
+    splits: tuple[int | None, ...] = (None,)
+
+
+SHAPES: list[Shape] = [
+    Shape(32768, 17, splits=(None, 13, 16)),
+    Shape(32768, 33),
+    Shape(32768, 65),
+    Shape(32768, 257),
+    Shape(2048, 17, splits=(None, 16)),
+    Shape(2048, 65, splits=(None, 6)),
+    Shape(2048, 257, splits=(None, 2)),
+    Shape(8192, 65),
+    Shape(8192, 257),
+    Shape(16384, 65),
+    Shape(131072, 65),
+    Shape(131072, 257),
+    *(Shape(context, nodes, 4, 1, 64, 512, (None, 2, 4, 8)) for context in (150, 400) for nodes in (16, 33, 65)),
 ]
 
 
@@ -59,20 +76,22 @@ def _say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def _attend(name: str, inputs: tuple[Any, ...], splits: int | None, pdl: bool, with_log: bool = False) -> Any:
+def _attend(name: str, inputs: tuple[Any, ...], splits: int | None, with_log: bool = False) -> Any:
     """One call of a variant; inputs: query, keys, values, words, lengths, counts."""
     query, keys, values, words, lengths, counts = inputs
+    hopper, early = VARIANTS[name]
     return launch.tree_attention(
         query, keys, values, words, lengths, counts, None, None, None, None, None, with_log, None, splits=splits,
-        variant=VARIANTS[name], pdl=pdl,
+        hopper=hopper, early=early,
     )  # fmt: skip
 
 
 def _inputs(
-    nodes: int, heads: int, kv_heads: int, size: int, contexts: list[int], counts: list[int] | None, dtype: torch.dtype
-) -> tuple[Any, ...]:
-    """Random inputs; what no request may read is NaN."""
-    batch, rows = len(contexts), max(contexts) + nodes + 5
+    nodes: int, heads: int, kv_heads: int, size: int, contexts: list[int], counts: list[int] | None, dtype: torch.dtype,
+    rows: int | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Random inputs for a cache of so many rows, None = a few to spare; what no request may read is NaN."""
+    batch, rows = len(contexts), rows or max(contexts) + nodes + 5
     keys, values = (torch.randn(batch, rows, kv_heads, size, device="cuda").to(dtype) for _ in range(2))
     for n, context in enumerate(contexts):
         end = context + (nodes if counts is None else counts[n])
@@ -118,14 +137,14 @@ def check(name: str) -> None:
         *shape, splits = case
         inputs = _inputs(*shape)
         _say("case", *case)
-        have = _attend(name, inputs, splits, True, with_log=True)
+        have = _attend(name, inputs, splits, with_log=True)
         torch.cuda.synchronize()
         if error := _error(have, inputs):
             sys.exit(f"{case}: {error}")
     inputs = _inputs(65, 32, 8, 128, [3000], None, bf16)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out, _ = _attend(name, inputs, 6, True)
+        out, _ = _attend(name, inputs, 6)
     for context in (17, 2999, 1111):
         inputs[4].fill_(context)
         graph.replay()
@@ -139,31 +158,36 @@ def check(name: str) -> None:
     _say("ok")
 
 
-def floor_us(context: int, nodes: int) -> float:
-    """Microseconds below which 32/8 heads of 128 cannot go on an H200, as bench.registry reckons."""
-    moved = 2 * (context + nodes) * 8 * 128 * 2 + 2 * nodes * 32 * 128 * 2
-    return max(moved / 4.27e6, 4 * 32 * nodes * (context + nodes) * 128 / 989e6)
+def floor_us(shape: Shape) -> float:
+    """Microseconds below which an H200 cannot go, as bench.registry reckons."""
+    seen = shape.context + shape.nodes
+    moved = 2 * seen * shape.kv_heads * shape.size * 2 + 2 * shape.nodes * shape.heads * shape.size * 2
+    return max(moved / 4.27e6, 4 * shape.heads * shape.nodes * seen * shape.size / 989e6)
 
 
 def time_all(names: list[str]) -> None:
-    """One line a measurement: variant, context, nodes, splits, launch overlap, microseconds, times the floor."""
-    for context, nodes, tried in SHAPES:
-        sets = 8 if context == 2048 else 2  # more than the L2 holds
-        inputs = [_inputs(nodes, 32, 8, 128, [context], None, bf16) for _ in range(sets)]
-        for name in names:
-            pdls = (False, True) if name == PRESENT else (True,)
-            for pdl, splits in [(pdl, splits) for pdl in pdls for splits in tried]:
-                if name == PRESENT and splits is not None:
-                    continue
-                us = graph_us([partial(_attend, name, one, splits, pdl) for one in inputs])
-                _say(f"time {name} {context} {nodes} {splits} {pdl} {us:.2f} {us / floor_us(context, nodes):.3f}")
+    """One line a measurement: variant, context, nodes, heads, splits, microseconds, times the floor; two passes."""
+    for shape in SHAPES:
+        sets = 2 if shape.context > 8192 else 8  # more than the L2 holds, but for the smallest
+        contexts, rows = [shape.context], shape.rows
+        inputs = [
+            _inputs(shape.nodes, shape.heads, shape.kv_heads, shape.size, contexts, None, bf16, rows)
+            for _ in range(sets)
+        ]
+        small = shape.context * shape.kv_heads < LEAST_HOPPER
+        for _ in range(PASSES):
+            for name in [name for name in names if not (small and name.startswith("hopper"))]:
+                for splits in shape.splits:
+                    us = graph_us([partial(_attend, name, one, splits) for one in inputs])
+                    what = f"{name} {shape.context} {shape.nodes} {shape.heads} {splits}"
+                    _say(f"time {what} {us:.2f} {us / floor_us(shape):.3f}")
 
 
 def once(name: str, context: int, nodes: int) -> None:
     """Three calls, for a profiler."""
     inputs = _inputs(nodes, 32, 8, 128, [context], None, bf16)
     for _ in range(3):
-        _attend(name, inputs, None, True)
+        _attend(name, inputs, None)
     torch.cuda.synchronize()
 
 

@@ -15,10 +15,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 ROWS = gl.constexpr(64)  # of one consumer warpgroup
+WARPGROUPS = gl.constexpr(3)  # consumers of one program
+TREE_WEIGHT = gl.constexpr(3)  # a tile of the tree, which needs masks, counts as this many tiles of context
 
 
 @gluon.jit
@@ -33,6 +35,13 @@ def _pass_over(
     for j in range(first, stop):
         mbarrier.wait(full.index(j % RING), (j // RING) & 1)
         mbarrier.arrive(empty.index(j % RING), count=1)
+
+
+@gluon.jit
+def _boundary(weight: gl.tensor, context_tiles: gl.tensor) -> gl.tensor:
+    """The tile before which tiles of this weight lie in all."""
+    tree = gl.maximum(weight - context_tiles, 0)
+    return gl.minimum(weight, context_tiles) + (tree + TREE_WEIGHT - 1) // TREE_WEIGHT
 
 
 @gluon.jit
@@ -81,20 +90,16 @@ def _weights(
     s: gl.tensor,
     top: gl.tensor,
     total: gl.tensor,
-    seen: gl.tensor,
     scale: gl.tensor,
     MASKED: gl.constexpr,
-    LAZY: gl.constexpr,
 ) -> gl.tuple:
     """Scores of one tile to weights: new running maximum (in units of log 2), sum, and the factor of what was.
 
-    LAZY keeps a maximum that was passed by less than a factor of 256, so that the factor is nearly always 1.
+    A maximum that was passed by less than a factor of 256 is kept, so that the factor is nearly always 1.
+    MASKED: there may be rows that see no key yet.
     """
-    if MASKED:
-        s = gl.where(seen, s, float("-inf"))
     new = gl.maximum(top, gl.max(s, 1) * scale)
-    if LAZY:
-        new = gl.where(new > top + 8.0, new, top)
+    new = gl.where(new > top + 8.0, new, top)
     safe = new
     if MASKED:
         safe = gl.where(new == float("-inf"), 0.0, new)
@@ -129,17 +134,13 @@ def _fade_operands(count: int) -> str:
 
 
 @gluon.jit
-def _faded(acc: gl.tensor, fade: gl.tensor, LAZY: gl.constexpr, SIZE: gl.constexpr) -> gl.tensor:
+def _faded(acc: gl.tensor, fade: gl.tensor, SIZE: gl.constexpr) -> gl.tensor:
     """acc times its rows' factors."""
     factor = gl.convert_layout(fade, gl.SliceLayout(1, acc.type.layout))[:, None]
-    if LAZY:
-        count: gl.constexpr = SIZE // 2
-        acc = gl.inline_asm_elementwise(
-            _fade_code(count), _fade_operands(count), [acc, factor], dtype=gl.float32, is_pure=True, pack=count
-        )
-    else:
-        acc = acc * factor
-    return acc
+    count: gl.constexpr = SIZE // 2
+    return gl.inline_asm_elementwise(
+        _fade_code(count), _fade_operands(count), [acc, factor], dtype=gl.float32, is_pure=True, pack=count
+    )
 
 
 @gluon.jit
@@ -212,8 +213,6 @@ def _turn(
     acc: gl.tensor,
     scale: gl.tensor,
     MASKED: gl.constexpr,
-    OVERLAP: gl.constexpr,
-    LAZY: gl.constexpr,
     KEYS: gl.constexpr,
     SIZE: gl.constexpr,
     KEY_RING: gl.constexpr,
@@ -234,38 +233,26 @@ def _turn(
     s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
     value_slot = before % VALUE_RING
     v = values.index(value_slot).reshape([KEYS, SIZE])
-    if OVERLAP:
-        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
-        mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
-        if MASKED:
-            _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
-        acc = warpgroup_mma(p, v, acc, is_async=True)
-        s = warpgroup_mma_wait(1, deps=(s,))
-    else:
-        mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
-        if MASKED:
-            _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
-        acc = warpgroup_mma(p, v, acc, is_async=True)
-        acc = warpgroup_mma_wait(0, deps=(acc,))
-        mbarrier.arrive(value_empty.index(value_slot), count=1)
-        _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
-        s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
-        s = warpgroup_mma_wait(0, deps=(s,))
+    s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
+    mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
+    if MASKED:
+        _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
+    acc = warpgroup_mma(p, v, acc, is_async=True)
+    s = warpgroup_mma_wait(1, deps=(s,))
     mbarrier.arrive(key_empty.index(slot), count=1)
-    seen = s
     if MASKED:
         seen = _seen(visibility, node, stop - 1 - j, context, count, capacity, words, s_layout, KEYS)
-    weights, top, total, fade = _weights(s, top, total, seen, scale, MASKED, LAZY)
+        s = gl.where(seen, s, float("-inf"))
+    weights, top, total, fade = _weights(s, top, total, scale, MASKED)
     following = j + stride
     if more:
         _pass_over(key_full, key_empty, j + 1, following, KEY_RING)
     mbarrier.wait(key_full.index(following % KEY_RING), (following // KEY_RING) & 1, pred=more)
-    if OVERLAP:
-        # the old weights' registers are free only now
-        acc, weights = warpgroup_mma_wait(0, deps=(acc, weights))
-        mbarrier.arrive(value_empty.index(value_slot), count=1)
-        _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
-    acc = _faded(acc, fade, LAZY, SIZE)
+    # the old weights' registers are free only now
+    acc, weights = warpgroup_mma_wait(0, deps=(acc, weights))
+    mbarrier.arrive(value_empty.index(value_slot), count=1)
+    _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
+    acc = _faded(acc, fade, SIZE)
     p = gl.convert_layout(weights.to(v.dtype), p_layout)
     return p, top, total, acc
 
@@ -274,15 +261,12 @@ def _turn(
 def _attend(
     common: gl.tuple,
     WARPGROUP: gl.constexpr,
-    WARPGROUPS: gl.constexpr,
     HEADS: gl.constexpr,
     GROUP: gl.constexpr,
     SIZE: gl.constexpr,
     KEYS: gl.constexpr,
     KEY_RING: gl.constexpr,
     VALUE_RING: gl.constexpr,
-    OVERLAP: gl.constexpr,
-    LAZY: gl.constexpr,
     DIRECT: gl.constexpr,
     WITH_LOG: gl.constexpr,
 ) -> None:
@@ -349,8 +333,10 @@ def _attend(
         s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=(s,))
         mbarrier.arrive(key_empty.index(slot), count=1)
-        seen = _seen(visibility, node, stop - 1 - first, context, count, capacity, words, s_layout, KEYS)
-        weights, top, total, _ = _weights(s, top, total, seen, scale, True, LAZY)
+        if masked_mine > 0:
+            seen = _seen(visibility, node, stop - 1 - first, context, count, capacity, words, s_layout, KEYS)
+            s = gl.where(seen, s, float("-inf"))
+        weights, top, total, _ = _weights(s, top, total, scale, True)
         p = gl.convert_layout(weights.to(dtype), p_layout)
         second = first + stride
         if mine > 1:
@@ -361,12 +347,12 @@ def _attend(
         for i in range(1, plain):
             p, top, total, acc = _turn(
                 q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale, True,
-                OVERLAP, LAZY, KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
+                KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
             )  # fmt: skip
         for i in range(plain, mine):
             p, top, total, acc = _turn(
                 q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale, False,
-                OVERLAP, LAZY, KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
+                KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
             )  # fmt: skip
         last = first + (mine - 1) * stride
         slot = last % VALUE_RING
@@ -427,15 +413,12 @@ def split_kernel(
     splits: gl.tensor,
     blocks: gl.tensor,
     row_tiles: gl.tensor,
-    WARPGROUPS: gl.constexpr,
     HEADS: gl.constexpr,
     GROUP: gl.constexpr,
     SIZE: gl.constexpr,
     KEYS: gl.constexpr,
     KEY_RING: gl.constexpr,
     VALUE_RING: gl.constexpr,
-    OVERLAP: gl.constexpr,
-    LAZY: gl.constexpr,
     REGISTERS: gl.constexpr,
     COUNTED: gl.constexpr,
     DIRECT: gl.constexpr,
@@ -449,15 +432,17 @@ def split_kernel(
     split = rest // (HEADS // GROUP)
     n = gl.program_id(1)
     if PDL:
+        gdc_wait()  # this kernel may itself have been launched early
         gdc_launch_dependents()
 
     count = nodes
     if COUNTED:
         count = gl.minimum(gl.maximum(gl.load(node_counts + n).to(gl.int32), 0), nodes)
     context = gl.minimum(gl.maximum(gl.load(context_lengths + n).to(gl.int32), 0), capacity)
-    tiles = gl.cdiv(context, KEYS) + gl.cdiv(count, KEYS)
-    start = split * tiles // splits
-    stop = (split + 1) * tiles // splits
+    context_tiles = gl.cdiv(context, KEYS)
+    weight = context_tiles + gl.cdiv(count, KEYS) * TREE_WEIGHT
+    start = _boundary(split * weight // splits, context_tiles)
+    stop = _boundary((split + 1) * weight // splits, context_tiles)
 
     dtype: gl.constexpr = query.dtype.element_ty
     q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SIZE], dtype)
@@ -482,29 +467,13 @@ def split_kernel(
     strides = (stride_qn, stride_qt, stride_qh)
     numbers = (scale, capacity, nodes, words)
     common = (q_all, keys, values, bars, where, rows, tensors, strides, numbers)
-    if WARPGROUPS == 3:
-        gl.warp_specialize(
-            [
-                (_attend, (common, 0, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
-                          WITH_LOG)),
-                (_attend, (common, 1, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
-                          WITH_LOG)),
-                (_attend, (common, 2, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
-                          WITH_LOG)),
-                (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
-            ],
-            [4, 4, 1],
-            [REGISTERS, REGISTERS, 24],
-        )  # fmt: skip
-    else:
-        gl.warp_specialize(
-            [
-                (_attend, (common, 0, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
-                          WITH_LOG)),
-                (_attend, (common, 1, WARPGROUPS, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, OVERLAP, LAZY, DIRECT,
-                          WITH_LOG)),
-                (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
-            ],
-            [4, 1],
-            [REGISTERS, 24],
-        )  # fmt: skip
+    gl.warp_specialize(
+        [
+            (_attend, (common, 0, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG)),
+            (_attend, (common, 1, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG)),
+            (_attend, (common, 2, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG)),
+            (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
+        ],
+        [4, 4, 1],
+        [REGISTERS, REGISTERS, 24],
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 import triton
@@ -11,34 +10,36 @@ import triton
 from ddtree_kernels.ops.tree_attention.parts import LOG2_E, Parts, capability, make_parts, multiprocessors
 
 ROWS = 64  # packed rows of one consumer warpgroup
+WARPGROUPS = 3  # consumers of one program
+KEYS = 64  # of a tile
+# tiles of keys and of values in flight; up to 3 warpgroups share a row tile, which needs 5 (README.md)
+RING = 5
+START_REGISTERS = 128  # every thread's at launch
+REGISTERS = 160  # a consumer thread's: what 64 Ki less the producer's leave, in steps of 8
+START = 25  # products of 64 rows and 64 keys whose time the start and the end of a program take
 MOST_SPLITS = 128
+LEAST_WORK = 1 << 20  # rows of a request times row tiles and key heads from which the kernel pays
+LEAST_ROW_TILES = 5
 GLUON_OF = ((3, 6),)  # Triton releases whose Gluon the kernel is written for: the interface still moves
 
 
-@dataclass(frozen=True)
-class Variant:
-    """Shape of one program: consumer warpgroups, keys of a tile, tiles in the rings of keys and of values."""
-
-    warpgroups: int
-    keys: int
-    key_ring: int
-    value_ring: int
-    overlap: bool = True  # the next score product is issued before the softmax
-    lazy: bool = False  # the accumulator is rescaled only when a maximum grows much
-    narrow: bool = False  # parts in the query's type
-
-    @property
-    def registers(self) -> int:
-        """A consumer thread's: what 64 Ki less the producer's warpgroup leave, in steps of 8."""
-        return 240 if self.warpgroups == 2 else 160
-
-    @property
-    def start_registers(self) -> int:
-        """Every thread's at launch, before they are dealt out anew."""
-        return 168 if self.warpgroups == 2 else 128
+def pays(query: torch.Tensor, key_cache: torch.Tensor, longest: int) -> bool:
+    """Whether the kernel is faster than Triton's, as measured (README.md): rows for more than Triton's one tile, and so
+    many keys that they make up for a program's longer start. Other head sizes were not measured.
+    """
+    _, nodes, heads, size = query.shape
+    kv_heads = key_cache.shape[2]
+    row_tiles = -(-nodes * (heads // kv_heads) // ROWS)
+    return size == 128 and row_tiles >= LEAST_ROW_TILES and longest * row_tiles * kv_heads >= LEAST_WORK
 
 
-def serves(query: torch.Tensor, key_cache: torch.Tensor, block_table: torch.Tensor | None, plain: bool) -> bool:
+def serves(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    block_table: torch.Tensor | None,
+    plain: bool,
+) -> bool:
     """Whether the kernel can run: this Triton, Hopper, 2-byte types, a contiguous cache of 16-byte strides.
 
     plain: neither a sliding window nor a soft cap.
@@ -53,6 +54,7 @@ def serves(query: torch.Tensor, key_cache: torch.Tensor, block_table: torch.Tens
         and query.element_size() == 2
         and query.shape[3] in (64, 128)
         and key_cache.data_ptr() % 16 == 0
+        and value_cache.data_ptr() % 16 == 0
         and all(stride > 0 and stride * 2 % 16 == 0 for stride in key_cache.stride()[:3])
     )
 
@@ -62,7 +64,7 @@ def splits_for(programs: int, tiles: int, slots: int, rows: float) -> int:
     best, least = 1, math.inf
     for splits in range(1, min(MOST_SPLITS, tiles) + 1):
         waves = -(-programs * splits // slots)
-        cost = waves * (-(-tiles // splits) * rows + 5) + 0.1 * splits
+        cost = waves * (-(-tiles // splits) * rows + START) + 0.1 * splits
         if cost < least:
             best, least = splits, cost
     return best
@@ -78,8 +80,8 @@ def split(
     scale: float,
     with_log: bool,
     longest: int,
-    variant: Variant,
     splits: int | None,
+    early: bool,
 ) -> Parts:
     """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request."""
     from triton.experimental.gluon import language as gl
@@ -91,17 +93,15 @@ def split(
     kv_heads = key_cache.shape[2]
     group = heads // kv_heads
     row_tiles = -(-nodes * group // ROWS)
-    blocks = -(-row_tiles // variant.warpgroups)
-    shared = variant.warpgroups * blocks - row_tiles + 1  # warpgroups of the last row tile
-    if variant.overlap and variant.value_ring < 2 * shared - 1:
-        raise ValueError(f"a ring of {variant.value_ring} value tiles would lock {shared} sharing warpgroups (README)")
-    tiles = -(-longest // variant.keys) + 1
+    blocks = -(-row_tiles // WARPGROUPS)
+    shared = WARPGROUPS * blocks - row_tiles + 1  # warpgroups of the last row tile
+    tiles = -(-longest // KEYS) + 1
     if splits is None:
         slots = multiprocessors(query.device.index or 0)
         splits = splits_for(blocks * kv_heads * batch, tiles, slots, row_tiles / blocks)
-    parts = make_parts(query, splits * shared, with_log, shared, (row_tiles - 1) * ROWS, variant.narrow)
+    parts = make_parts(query, splits * shared, with_log, shared, (row_tiles - 1) * ROWS)
     layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
-    box = [1, variant.keys, 1, size]
+    box = [1, KEYS, 1, size]
     maps = [
         TensorDescriptor(cache, list(cache.shape), list(cache.stride()), box, layout)
         for cache in (key_cache, value_cache)
@@ -126,21 +126,19 @@ def split(
         splits,
         blocks,
         row_tiles,
-        WARPGROUPS=variant.warpgroups,
         HEADS=heads,
         GROUP=group,
         SIZE=size,
-        KEYS=variant.keys,
-        KEY_RING=variant.key_ring,
-        VALUE_RING=variant.value_ring,
-        OVERLAP=variant.overlap,
-        LAZY=variant.lazy,
-        REGISTERS=variant.registers,
+        KEYS=KEYS,
+        KEY_RING=RING,
+        VALUE_RING=RING,
+        REGISTERS=REGISTERS,
         COUNTED=node_counts is not None,
         DIRECT=parts.direct,
         WITH_LOG=with_log and parts.direct,
         PDL=True,
         num_warps=4,
-        maxnreg=variant.start_registers,
+        maxnreg=START_REGISTERS,
+        **({"launch_pdl": True} if early else {}),
     )
     return parts

@@ -13,6 +13,7 @@ from ddtree_kernels.ops.tree_attention import triton as kernels
 from ddtree_kernels.ops.tree_attention.parts import LOG2_E, capability, join, make_parts, multiprocessors
 
 MOST_SPLITS = 128
+REDUCE = 8  # tiles whose time the reduction's launch and latency take
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,14 @@ def blocks_for(rows: int, size: int, element: int) -> Blocks:
 
 
 def splits_for(programs: int, tiles: int, slots: int) -> int:
-    """How many splits make the launch shortest: full waves of programs, each with a few tiles' worth of overhead."""
+    """How many splits make the launch shortest: full waves of programs, each with a few tiles' worth of overhead.
+
+    More than one split needs the reduction, which costs REDUCE tiles.
+    """
     best, least = 1, math.inf
     for splits in range(1, min(MOST_SPLITS, tiles) + 1):
         waves = -(-programs * splits // slots)
-        cost = waves * (-(-tiles // splits) + 3) + 0.02 * splits
+        cost = waves * (-(-tiles // splits) + 3) + (0.02 * splits + REDUCE if splits > 1 else 0)
         if cost < least:
             best, least = splits, cost
     return best
@@ -66,13 +70,15 @@ def tree_attention(
     max_length: int | None,
     shape: Blocks | None = None,
     splits: int | None = None,
-    variant: hopper_launch.Variant | None = None,
+    hopper: bool | None = None,
     pdl: bool | None = None,
+    early: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """As the public function, arguments unchecked; one or two launches.
 
-    shape, splits, variant (the Gluon kernel's) and pdl (whether the second launch overlaps the first) are for tuning
-    and tests.
+    shape, splits, hopper (whether the Gluon kernel is taken; None = where it is measured to be faster), pdl (whether
+    the second launch overlaps the first) and early (whether the first overlaps what is before it) are for tuning and
+    tests.
     """
     batch, nodes, heads, size = query.shape
     kv_heads = key_cache.shape[2]
@@ -82,10 +88,15 @@ def tree_attention(
     longest = min(capacity, max_length or capacity)
     scale = size**-0.5 if scale is None else scale
     pdl = capability(query.device.index or 0) >= (9, 0) if pdl is None else pdl
-    if variant is not None:
+    if hopper is None:
+        plain = sliding_window is None and soft_cap is None
+        hopper = hopper_launch.pays(query, key_cache, longest) and hopper_launch.serves(
+            query, key_cache, value_cache, block_table, plain
+        )
+    if hopper:
         parts = hopper_launch.split(
-            query, key_cache, value_cache, visibility, context_lengths, node_counts, scale, with_log, longest, variant,
-            splits,
+            query, key_cache, value_cache, visibility, context_lengths, node_counts, scale, with_log, longest, splits,
+            early,
         )  # fmt: skip
         join(parts, group, pdl)
         return parts.out, parts.log_sum
@@ -141,6 +152,7 @@ def tree_attention(
         PDL=pdl,
         num_warps=shape.warps,
         num_stages=shape.stages,
+        **({"launch_pdl": True} if early else {}),
     )
     join(parts, group, pdl)
     return parts.out, parts.log_sum

@@ -31,17 +31,15 @@ class Parts:
         return self.count == 1
 
 
-def make_parts(
-    query: torch.Tensor, count: int, with_log: bool, shared: int = 1, shared_from: int = 0, narrow: bool = False
-) -> Parts:
-    """Uninitialised tensors for a query [N, T, H, D]; narrow keeps the parts in the query's type, not in float32."""
+def make_parts(query: torch.Tensor, count: int, with_log: bool, shared: int = 1, shared_from: int = 0) -> Parts:
+    """Uninitialised tensors for a query [N, T, H, D]."""
     batch, nodes, heads, size = query.shape
     rows = batch * nodes * heads * count if count > 1 else 0
     float32 = torch.float32
     return Parts(
         torch.empty(batch, nodes, heads, size, dtype=query.dtype, device=query.device),
         torch.empty(batch, nodes, heads, dtype=float32, device=query.device) if with_log else None,
-        torch.empty(max(rows * size, 1), dtype=query.dtype if narrow else float32, device=query.device),
+        torch.empty(max(rows * size, 1), dtype=float32, device=query.device),
         torch.empty(max(rows, 1), dtype=float32, device=query.device),
         count,
         shared,

@@ -10,6 +10,14 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LOG2_E = tl.constexpr(1.4426950408889634)
+TREE_WEIGHT = tl.constexpr(2)  # a tile of the tree, which needs masks, counts as this many tiles of context
+
+
+@triton.jit
+def _boundary(weight: tl.tensor, context_tiles: tl.tensor) -> tl.tensor:
+    """The tile before which tiles of this weight lie in all."""
+    tree = tl.maximum(weight - context_tiles, 0)
+    return tl.minimum(weight, context_tiles) + (tree + TREE_WEIGHT - 1) // TREE_WEIGHT
 
 
 @triton.jit
@@ -150,7 +158,7 @@ def _finish(
         tl.store(part_out + at_part[:, None] * SIZE + column[None, :], acc, mask=worth[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["capacity", "window", "nodes", "words", "splits", "blocks"])
 def split_kernel(
     query: tl.tensor,
     key_cache: tl.tensor,
@@ -195,6 +203,7 @@ def split_kernel(
 ) -> None:
     """One (request, key head, block of rows, split): normalised output and log2-sum-exp2 over its share of the keys."""
     if PDL:
+        gdc_wait()  # this kernel may itself have been launched early
         gdc_launch_dependents()
     n = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0) % blocks
@@ -226,10 +235,9 @@ def split_kernel(
         own = context + tl.load(depths + node, mask=node < count, other=0)
     whole = context // BLOCK_N
     context_tiles = tl.cdiv(context, BLOCK_N)
-    tiles = context_tiles - first + tl.cdiv(count, BLOCK_N)
-    each = tl.cdiv(tiles, splits)
-    start = first + split * each
-    stop = tl.minimum(start + each, first + tiles)
+    weight = context_tiles - first + tl.cdiv(count, BLOCK_N) * TREE_WEIGHT
+    start = first + _boundary(split * weight // splits, context_tiles - first)
+    stop = first + _boundary((split + 1) * weight // splits, context_tiles - first)
     if WINDOWED:
         plain = start
     else:
@@ -277,7 +285,7 @@ def split_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts", "nodes", "shared", "shared_from"])
 def reduce_kernel(
     part_out: tl.tensor,
     part_log: tl.tensor,
@@ -309,13 +317,14 @@ def reduce_kernel(
         packed = (row // HEADS % nodes) * GROUP + row % HEADS % GROUP
         there = there & (part % tl.where(packed >= shared_from, 1, shared) == 0)
     log = tl.load(part_log + row * parts + part, mask=there, other=float("-inf"))
-    worth = log > float("-inf")
-    value = tl.load(part_out + (row * parts + part)[:, None] * SIZE + column[None, :], mask=worth[:, None], other=0.0)
+    # the outputs of empty parts were not written: they are read too, so that this load does not wait for the logs
+    value = tl.load(part_out + (row * parts + part)[:, None] * SIZE + column[None, :], mask=there[:, None], other=0.0)
+    value = tl.where((log > float("-inf"))[:, None], value.to(tl.float32), 0.0)
     top = tl.max(log, axis=0)
     safe = tl.where(top == float("-inf"), 0.0, top)
     weight = tl.exp2(log - safe)
     total = tl.sum(weight, axis=0)
-    mean = tl.sum(value.to(tl.float32) * weight[:, None], axis=0) / tl.where(total == 0.0, 1.0, total)
+    mean = tl.sum(value * weight[:, None], axis=0) / tl.where(total == 0.0, 1.0, total)
     tl.store(out + row * SIZE + column, mean.to(out.dtype.element_ty))
     if WITH_LOG:
         tl.store(log_sum + row, tl.where(total == 0.0, float("-inf"), (top + tl.log2(total)) / LOG2_E))
