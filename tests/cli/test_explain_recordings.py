@@ -22,6 +22,8 @@ FOUND = {
     "memory-pool-too-small": "kv-budget-too-small",
     "model-path-missing": "model-path-missing",
     "port-in-use-never-exits": "port-in-use",
+    "tiny-dflash": None,
+    "tiny-tree-31": None,
     "triton-crash-decode-capture": "kernel-arch-missing",
     "triton-crash-piecewise": "kernel-arch-missing",
     "unknown-flag": "unknown-argument",

@@ -1,4 +1,4 @@
-"""The `ddtree` section in server info. The answers are synthetic: no real run has been recorded yet."""
+"""The `ddtree` section in server info, in made-up answers; test_plugin_recordings reads those of real runs."""
 
 from __future__ import annotations
 

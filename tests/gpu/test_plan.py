@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import lzma
 import os
 import sys
 import tarfile
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.gpu import plugin_plan, speed, steps, waves
+from tests.gpu.record import main as pack
 
 FEW = ("dflash", "tree-31", "ar", "tree-63")
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
@@ -65,6 +67,10 @@ def test_all_steps_but_the_table_pass_against_stand_ins(tmp_path: Path, monkeypa
     assert record["responses"]["/server_info"][1]["internal_states"][0]["ddtree"]["steps"] > 0
     assert record["ready"] > 0 and record["rc"] is None and record["args"][1] == "/models/tiny-pair/target"
     assert "| tree-63 | 1 |" in (tmp_path / "report.txt").read_text()
+    assert pack([str(tmp_path / "plugin.tar.gz"), "tree-31=tiny"], tmp_path) == 0
+    kept_run = json.loads(lzma.decompress((tmp_path / "tiny.json.xz").read_bytes()))
+    assert kept_run["responses"]["/generate"][1]["output_ids"] and kept_run["responses"]["gen3_s"] > 0
+    assert b"cuda graph: True" in lzma.decompress((tmp_path / "tiny.log.xz").read_bytes())
 
 
 def test_a_server_that_dies_costs_only_its_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

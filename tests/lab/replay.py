@@ -13,7 +13,7 @@ FILES = ("replayer.py", "conditions.py", "conditions.yaml")
 
 
 def give_replayer(host: Host) -> None:
-    """Copies the replayer and every recording (131 kB) to the host."""
+    """Copies the replayer and every recording (166 kB) to the host."""
     for name in FILES:
         host.write(f"{FOLDER}/{name}", (DEMO / name).read_bytes())
     for file in (DEMO / "recordings").glob("*.*"):

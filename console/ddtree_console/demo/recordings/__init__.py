@@ -1,4 +1,5 @@
-"""Recordings of a real SGLang 0.5.12 (one H200, dummy weights), read lazily. Standard library only, Python 3.9.
+"""Recordings of a real SGLang 0.5.12 (one H200), read lazily. Standard library only, Python 3.9. Names that begin with
+`tiny-` are runs of the repository's own pair, tree and shadow with the DDTREE plug-in; the others had dummy weights.
 
 NAME.log.xz holds `seconds line` for every line that the process wrote, bytes untouched; NAME.json.xz its arguments,
 exit code and answers. This folder travels with replayer.py: nothing here may import the package around it.
@@ -15,6 +16,8 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 # a run that differs only in how its bars were drawn has no answers of its own
 ANSWERS_OF = {"dflash-healthy-bars": "dflash-healthy"}
+# a run that served and kept no tokens gives this one's, in its time
+TOKENS_OF, TOKENS = "dflash-healthy", ("/generate", "gen3_s")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,9 @@ def load(name: str) -> Recording:
         raise KeyError(f"no recording {name!r}; there are: {', '.join(names())}")
     facts = _facts(name)
     answers = facts.get("responses") or (_facts(ANSWERS_OF[name])["responses"] if name in ANSWERS_OF else {})
+    if answers and facts["ready"] is not None and "/generate" not in answers:
+        other = _facts(TOKENS_OF)["responses"]
+        answers = {**answers, **{key: other[key] for key in TOKENS}}
     return Recording(
         name=name,
         args=tuple(facts["args"]),

@@ -70,7 +70,7 @@ class Substitution:
         if b"server_args=ServerArgs(" in raw:
             return (self.server_args(raw.decode().rstrip("\n")) + "\n").encode()
         if b"Uvicorn running on" in raw:
-            return raw.replace(b"http://127.0.0.1:30000", f"http://{self.host}:{self.port}".encode())
+            return re.sub(rb"http://127\.0\.0\.1:\d+", f"http://{self.host}:{self.port}".encode(), raw)
         if b"[Errno 98]" in raw:
             return raw.replace(b"('127.0.0.1', 30000)", f"({self.host!r}, {self.port})".encode())
         if b"error: unrecognized arguments:" in raw and self.unknown:
