@@ -44,7 +44,10 @@ def test_figures_of_a_tally() -> None:
     one = Tally(tokens=30, seconds=0.5, counts=Counts(rounds=10, committed=32), graph=0.4)
     one.add(Tally(tokens=30, seconds=0.5, counts=Counts(rounds=10, committed=28), graph=0.5))
     assert (one.speed, one.round_ms, one.counts.accept_length) == (60, 50, 3)
-    assert one.gap_ms == pytest.approx(5)
+    assert one.graph_ms == pytest.approx(45)
+    one.passes = [0.5, 0.4]
+    one.add(Tally(passes=[0.5, 0.5]))
+    assert one.passes == [1.0, 0.9] and one.noise == pytest.approx(0.1 / 0.95)
     row = table({"autoregressive": {"log": Tally(10, 1.0)}, "linear": {"log": one}}, {"linear": {"draft": 1.5}})[3]
     assert row.startswith("| linear | 60 | 6.00 | 1.00 | 3.00 | 50.000 | 1.500 | – |")
 

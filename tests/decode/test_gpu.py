@@ -159,12 +159,13 @@ def test_a_cancelled_request_leaves_nothing_behind(decoders: dict[str, Engine], 
 
 BROKEN = """
 import torch
+from ddtree_kernels.decode.graphs import CaptureError, capture
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models import load_pair
 from tests.decode.pairs import engine
 decoder = engine(load_pair("tiny", device="cuda", dtype=torch.bfloat16), Settings("linear"), 256, static=True)
 plain = decoder.round.accept
-decoder.round.accept = lambda: (plain(), decoder.round.output.tolist())
+decoder.round.accept = lambda: (plain(), decoder.round.chosen.tolist())
 try:
     capture(decoder)
 except CaptureError as error:

@@ -102,10 +102,10 @@ def test_a_tree_that_contradicts_its_chain_is_counted(monkeypatch: pytest.Monkey
     good = [greedy(decoder, prompt) for prompt in PROMPTS]
     plain = decoder.round._compare
 
-    def faulty(walked: Accepted, count: torch.Tensor) -> None:
+    def faulty(walked: Accepted) -> torch.Tensor:
         nodes = walked.nodes.clone()
         nodes[0, 1:] = -1
-        plain(Accepted(nodes, torch.ones_like(walked.counts), walked.bonus), count)
+        return plain(Accepted(nodes, torch.ones_like(walked.counts), walked.bonus))
 
     monkeypatch.setattr(decoder.round, "_compare", faulty)
     bad = [greedy(decoder, prompt) for prompt in PROMPTS]

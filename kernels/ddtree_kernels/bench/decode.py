@@ -14,7 +14,8 @@ import torch
 
 from ddtree_kernels.bench.decode_big import big_rows
 from ddtree_kernels.bench.decode_profile import kernels
-from ddtree_kernels.bench.decode_run import engine_of, gaps, side_by_side
+from ddtree_kernels.bench.decode_run import decode as answer
+from ddtree_kernels.bench.decode_run import engine_of, in_graphs, side_by_side
 from ddtree_kernels.bench.decode_stages import WHOLE, stage_us
 from ddtree_kernels.bench.decode_table import PARTS, Found, by_family, goals, table, total
 from ddtree_kernels.bench.decode_warm import jobs, warm
@@ -22,6 +23,7 @@ from ddtree_kernels.bench.decode_ways import BUDGETS, prompts_of, ways
 from ddtree_kernels.decode.engine import Engine
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.models import Pair, load_pair
+from ddtree_kernels.tiny.prompts import UNTRAINED
 
 
 class Report:
@@ -75,27 +77,33 @@ def engines_of(pair: Pair, modes: Mapping[str, Settings], context: int, report: 
 
 
 def gpu_parts(pair: Pair, engines: Mapping[str, Engine], prompts: Mapping[str, list[list[int]]], tokens: int,
-              report: Report) -> dict[str, dict[str, float]]:  # fmt: skip
-    """Milliseconds of a round's parts, each a graph of its own; gap: a running round's time outside of its graph."""
-    context = max(len(prompt) for of in prompts.values() for prompt in of) + tokens // 2
-    timed = gaps(engines, [of[0] for of in prompts.values()], tokens)
-    found: dict[str, dict[str, float]] = {}
+              found: Found, report: Report) -> dict[str, dict[str, float]]:  # fmt: skip
+    """Milliseconds of a round's parts behind real text, each a graph of its own; gap: a round less its graph."""
+    trained = {family: of for family, of in prompts.items() if family != UNTRAINED}
+    first = next(iter(engines.values()))
+    texts = [[*of[0], *answer(first, of[0], max(2, tokens // 2))[0]] for of in trained.values()]
+    timed = in_graphs(engines, [prompt for of in trained.values() for prompt in of], tokens)
+    parts: dict[str, dict[str, float]] = {}
     for way, engine in engines.items():
 
         def measure(way: str = way, engine: Engine = engine) -> None:
-            parts = {name: us / 1000 for name, us in stage_us(pair, engine.settings, context).items()}
-            whole = parts.pop(WHOLE)
-            found[way] = {**parts, "gap": timed[way].gap_ms}
-            in_graph = 1000 * timed[way].graph / max(1, timed[way].counts.rounds)
-            note(f"{way}: whole round as a graph {whole:.3f} ms, in the running decoder {in_graph:.3f} ms, "
-                 f"gap {timed[way].gap_ms:.3f} ms")  # fmt: skip
+            of_way = {
+                name: us / 1000 for name, us in stage_us(pair, engine.settings, max(map(len, texts)), texts).items()
+            }
+            whole, inside = of_way.pop(WHOLE), timed[way].graph_ms
+            parts[way] = {**of_way, "gap": total(found[way], False).round_ms - inside}
+            note(f"{way}: whole round as a graph {whole:.3f} ms, in the running decoder {inside:.3f} ms, "
+                 f"gap {parts[way]['gap']:.4f} ms")  # fmt: skip
 
         report.attempt(f"parts of {way}", measure)
-    return found
+    return parts
 
 
 def summary(found: Found, report: Report) -> int:
     """What differs from autoregressive, and what the shadow found; how many answers differ."""
+    noise = max(total(of, False).noise for of in found.values())
+    if noise:
+        report([f"slowest and fastest pass of a mode are at most {noise:.1%} apart"])
     different = {way: sum(len(t.other) for t in of.values()) for way, of in found.items()}
     report([f"answers that differ from autoregressive: {different}"])
     if "shadow-linear" in found:
@@ -115,7 +123,7 @@ def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
         sums = {way: total(of, False) for way, of in found.items()}
         parts = {way: {part: one.stage_ms(part) for part in PARTS} for way, one in sums.items()}
     else:
-        parts = gpu_parts(pair, engines, prompts, args.tokens, report)
+        parts = gpu_parts(pair, engines, prompts, args.tokens, found, report)
     trees = [way for way in found if way.startswith("ddtree")]
     best = max(trees, key=lambda way: total(found[way], False).speed)
     report(["", f"{args.pair} pair, {machine(pair.target.device)}",
@@ -129,7 +137,7 @@ def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
         for way in ("linear", best):
 
             def profiled(way: str = way) -> None:
-                report(["", f"{way}:", "", *kernels(engines[way])])
+                report(["", f"{way}:", "", *kernels(engines[way], [of[0] for of in prompts.values()])])
 
             report.attempt(f"profile of {way}", profiled)
     return different

@@ -1,4 +1,4 @@
-"""Step times of a pair of Qwen3-8B's shape with random weights, on a GPU. NOT YET RUN ON A GPU.
+"""Step times of a pair of Qwen3-8B's shape with random weights, on a GPU.
 
 What it accepts means nothing; what a round's parts cost behind 8k of context is what they cost the real pair.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ CPU_CLOCK = time.process_time
 class Tally:
     """Of one way over some prompts. seconds: from an answer's first token to its last, so prompts do not count.
     stages: seconds by stage, on a CPU. graph: seconds inside captured rounds, where they were timed.
+    passes: seconds by repeat.
     other: answers that differ from the first way's, and of how many tokens the common beginning was."""
 
     tokens: int = 0
@@ -32,6 +34,7 @@ class Tally:
     counts: Counts = field(default_factory=Counts)
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     graph: float = 0.0
+    passes: list[float] = field(default_factory=list)
     other: list[int] = field(default_factory=list)
 
     @property
@@ -51,15 +54,24 @@ class Tally:
         return 1000 * seconds / max(1, self.counts.rounds)
 
     @property
-    def gap_ms(self) -> float:
-        """Milliseconds a round that pass outside of its graph."""
-        return 1000 * (self.seconds - self.graph) / max(1, self.counts.rounds)
+    def graph_ms(self) -> float:
+        """Milliseconds of a captured round between two events, where they were timed."""
+        return 1000 * self.graph / max(1, self.counts.rounds)
+
+    @property
+    def noise(self) -> float:
+        """How far apart the slowest and the fastest repeat are, as a part of the median one; 0 for one repeat."""
+        if len(self.passes) < 2:
+            return 0.0
+        return (max(self.passes) - min(self.passes)) / statistics.median(self.passes)
 
     def add(self, more: Tally) -> None:
         """Adds another's figures."""
         self.tokens += more.tokens
         self.seconds += more.seconds
         self.graph += more.graph
+        pairs = itertools.zip_longest(self.passes, more.passes, fillvalue=0.0)
+        self.passes = [one + other for one, other in pairs]
         for name in ("rounds", "committed", "would", "longer", "contradictions"):
             setattr(self.counts, name, getattr(self.counts, name) + getattr(more.counts, name))
         for name, seconds in more.stages.items():
@@ -186,12 +198,13 @@ def side_by_side(
                     found[way][family].add(tally)
         say(f"pass {repeat + 1} of {repeats} over all prompts and ways: {time.monotonic() - began:.1f} s")
     for (way, family, _), seconds in times.items():
-        found[way][family].seconds += statistics.median(seconds)
+        found[way][family].add(Tally(seconds=statistics.median(seconds), passes=seconds))
     return found
 
 
-def gaps(engines: Mapping[str, Engine], prompts: Iterable[Sequence[int]], tokens: int) -> dict[str, Tally]:
-    """Tally by way with the seconds inside the graphs, of a pass of its own since events take time too."""
+def in_graphs(engines: Mapping[str, Engine], prompts: Iterable[Sequence[int]], tokens: int) -> dict[str, Tally]:
+    """Tally by way with the seconds inside the graphs, of a pass of its own: the events between rounds take time too,
+    so only what is inside counts here, and what is outside is the difference to rounds without events."""
     found = {way: Tally() for way in engines}
     for prompt in prompts:
         for way, engine in engines.items():

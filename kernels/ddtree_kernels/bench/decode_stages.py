@@ -1,13 +1,14 @@
-"""What each stage of a round costs on a GPU. NOT YET RUN ON A GPU.
+"""What each stage of a round costs on a GPU.
 
 Each stage is captured as a graph of its own, so that the host's gaps do not count into it; `whole` is the graph of the
-round that serves. On a CPU stages are timed as they run (decode_run.Clocked).
+round that serves. What a tree costs to build depends on the logits, so the graphs are replayed behind real text.
+On a CPU stages are timed as they run (decode_run.Clocked).
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -19,7 +20,7 @@ from ddtree_kernels.models import Cache
 from ddtree_kernels.models.api import Pair
 
 WHOLE = "whole"
-REPLAYS = 21
+REPLAYS = 9
 _AHEAD = 200_000
 """Cycles that the GPU is kept busy before a timed graph, so that it waits for nothing of the host's."""
 
@@ -38,12 +39,16 @@ def placed(pair: Pair, settings: Settings, context: int) -> Engine:
     return engine
 
 
-def _reset(engine: Engine, context: int) -> None:
-    """A commit moves the place on; the next replay begins where this one did."""
+def _kept(engine: Engine) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The place's tensors, each with a copy: a commit moves the place on, and the next replay begins where it was."""
     place = engine.round.place
-    assert isinstance(place.length, torch.Tensor) and isinstance(place.before, torch.Tensor)
-    place.length.fill_(context)
-    place.before.fill_(context - 1)
+    tensors = (place.length, place.before, place.root, place.pending)
+    return [(tensor, tensor.clone()) for tensor in tensors if isinstance(tensor, torch.Tensor)]
+
+
+def _restore(kept: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for tensor, copy in kept:
+        tensor.copy_(copy)
 
 
 def _graph(call: Callable[[], None]) -> torch.cuda.CUDAGraph:
@@ -53,12 +58,12 @@ def _graph(call: Callable[[], None]) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def _replay_us(graph: torch.cuda.CUDAGraph, engine: Engine, context: int) -> float:
+def _replay_us(graph: torch.cuda.CUDAGraph, kept: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     """Microseconds of one replay, median of many, the GPU never waiting for the host."""
     times = []
     for _ in range(REPLAYS):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        _reset(engine, context)
+        _restore(kept)
         torch.cuda._sleep(_AHEAD)
         start.record()
         graph.replay()
@@ -68,22 +73,30 @@ def _replay_us(graph: torch.cuda.CUDAGraph, engine: Engine, context: int) -> flo
     return statistics.median(times)
 
 
-def stage_us(pair: Pair, settings: Settings, context: int) -> dict[str, float]:
-    """Microseconds of each stage and of the whole round, behind `context` committed rows."""
+def stage_us(pair: Pair, settings: Settings, context: int, texts: Sequence[Sequence[int]] = ()) -> dict[str, float]:
+    """Microseconds of each stage and of the whole round, the mean over these texts of at most `context` tokens.
+
+    Without texts behind `context` rows of nothing. A stage that launches nothing takes 0.
+    """
     engine = placed(pair, settings, context)
     round_ = engine.round
-    found = {}
     with torch.inference_mode():
+        kept = _kept(engine)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):
                 round_.run()
-                _reset(engine, context)
+                _restore(kept)
         torch.cuda.current_stream().wait_stream(side)
-        for name in STAGES:
-            # a stage reads what the one before it left: here in the runs above, or in the graph before its own
-            empty = name in ("draft", "build") and not settings.drafts
-            found[name] = 0.0 if empty else _replay_us(_graph(getattr(round_, name)), engine, context)
-        found[WHOLE] = _replay_us(_graph(round_.run), engine, context)
+        # a stage reads what the graph of the one before it left
+        calls = {name: getattr(round_, name) for name in STAGES if round_.launches(name)}
+        graphs = {name: _graph(call) for name, call in {**calls, WHOLE: round_.run}.items()}
+        found = dict.fromkeys((*STAGES, WHOLE), 0.0)
+        for text in texts or ((),):
+            if text:
+                list(engine._prefill(list(text)))
+                kept = _kept(engine)
+            for name, graph in graphs.items():
+                found[name] += _replay_us(graph, kept) / max(1, len(texts))
     return found

@@ -74,7 +74,7 @@ def by_family(found: Found, best: str) -> list[str]:
 def goals(found: Found, parts: Parts, best: str) -> list[str]:
     """What the project asks of this table, and what it says."""
     auto, linear, tree = (total(found[way], False) for way in ("autoregressive", "linear", best))
-    gap = max((of["gap"] / sum(of.values()) for of in parts.values() if sum(of.values())), default=0.0)
+    gap = max((of["gap"] / total(found[way], False).round_ms for way, of in parts.items()), default=0.0)
     accepts = (tree.counts.accept_length or 0) / (linear.counts.accept_length or 1)
     return [
         f"linear by autoregressive {_ratio(linear.speed, auto.speed)} (goal 1.5); {best} by linear "

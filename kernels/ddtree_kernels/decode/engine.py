@@ -189,7 +189,7 @@ class Engine:
         while True:
             with torch.inference_mode():
                 self.round.run()
-                row = self.round.output.tolist()
+                row = self.round.row()
             yield row
 
 

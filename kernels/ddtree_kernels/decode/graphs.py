@@ -1,7 +1,8 @@
 """Whole rounds as CUDA graphs: one launch a round, and the next is launched before the last one's result is read.
 
-NOT YET RUN ON A GPU: written against torch's documentation. A round's own code is the eager one (round.py), which tests
-also run on a CPU with tensors for lengths; tests/decode/test_gpu.py holds captured rounds to eager ones.
+A round's own code is the eager one (round.py), which tests also run on a CPU with tensors for lengths;
+tests/decode/test_gpu.py holds captured rounds to eager ones. The last kernel of a round writes its output into the
+host's memory (ring.py), so between two rounds of the stream there is an event and nothing else.
 
 Everything goes to one stream, so what the host changes between requests (place, sampling numbers, prompts) comes after
 the round that ran ahead. That round's rows lie within engine.reserve, and its seed is dropped by the next request's.
@@ -40,7 +41,7 @@ def capture_error(what: str, error: BaseException) -> CaptureError:
 
 
 class Captured:
-    """One captured round, and its output rows in two pinned buffers that take turns."""
+    """One captured round, whose output rows are read from the round's ring."""
 
     def __init__(self, round_: Round) -> None:
         """Captures round_.run as it chooses now; the round is static and its place is set. Raises what torch raises."""
@@ -56,29 +57,26 @@ class Captured:
         torch.cuda.current_stream().wait_stream(stream)
         with torch.inference_mode(), torch.cuda.graph(self.graph):
             round_.run()
-        size = round_.output.numel()
-        self._hosts = [torch.empty(size, dtype=torch.int64, pin_memory=True) for _ in range(2)]
         self._events = [torch.cuda.Event() for _ in range(2)]
 
     def replay(self) -> None:
         """Queues one round."""
         self.graph.replay()
 
-    def _launch(self, turn: int) -> None:
-        with torch.inference_mode():
-            self.replay()
-            self._hosts[turn].copy_(self.round.output, non_blocking=True)
-        self._events[turn].record()
+    def _launch(self, number: int) -> None:
+        self.replay()
+        self._events[number % 2].record()
 
     def rows(self) -> Iterator[list[int]]:
         """Output rows, without end; one round runs ahead of what the caller has seen."""
-        turn = 0
-        self._launch(turn)
+        ring, number = self.round.ring, 0
+        ring.restart()
+        self._launch(number)
         while True:
-            self._launch(1 - turn)
-            self._events[turn].synchronize()
-            yield self._hosts[turn].tolist()
-            turn = 1 - turn
+            self._launch(number + 1)
+            self._events[number % 2].synchronize()
+            yield ring.row(number)
+            number += 1
 
 
 def capture(engine: Engine, kinds: Iterable[bool] = (True, False), made: type[Captured] = Captured) -> None:

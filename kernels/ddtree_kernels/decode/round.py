@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from ddtree_kernels.decode import host
+from ddtree_kernels.decode.highest import highest
+from ddtree_kernels.decode.ring import Ring
 from ddtree_kernels.decode.sampling import Chooser
 from ddtree_kernels.decode.settings import Settings
 from ddtree_kernels.decode.settle import settle
@@ -62,7 +64,7 @@ class Round:
         self.on_host = target.device.type == "cpu" and not static
         """Steps between the models by host.py."""
         self.settles = target.device.type == "cuda" and static
-        """The end of a round in one launch, by settle.py."""
+        """The end of a round in one launch, by settle.py, with the output in the ring."""
         self.draft_model, self.draft_cache = draft, draft_cache
         self.block = draft.block_size if draft is not None else 1
         self.nodes = settings.nodes(self.block)
@@ -78,7 +80,11 @@ class Round:
         self.features: torch.Tensor | None = None
         self.chosen = self.place.root
         self.accepted = Accepted(*(torch.zeros(1, dtype=torch.int32, device=device),) * 2, self.place.root)
-        self.output = torch.zeros(self.width + FIGURES, dtype=torch.int64, device=device)
+        self.figures: torch.Tensor | None = None
+        """Of a shadow: int64 [2], what the tree would have committed, and 1 where it contradicts the chain."""
+        size = self.width + FIGURES
+        self.output = torch.zeros(size, dtype=torch.int64, device=device)
+        self.ring = Ring(size, device)
         self._alone = (
             torch.zeros(1, 1, dtype=torch.int32, device=device),
             torch.ones(1, dtype=torch.int32, device=device),
@@ -121,16 +127,17 @@ class Round:
             )
             self.tokens = self.tree.tokens[0]
         else:
-            self.tokens = torch.cat([root, self.logits.argmax(dim=-1)])
+            self.tokens = highest(self.logits, root)
 
     def verify(self) -> None:
         """The target's own choice after every node."""
         length, tree = self.place.length, self.tree
         hidden, self.features = self.target.forward(
             self.tokens,
-            None if tree is None else tree.depths[0] + length,
+            None,
             self.cache,
             length,
+            depths=None if tree is None else tree.depths[0],
             visibility=self.chain if tree is None else tree.visibility[0],
             features=self.draft_model is not None,
             max_length=self.max_length,
@@ -139,34 +146,28 @@ class Round:
 
     def accept(self) -> None:
         """The path on which the target agrees; its tokens, the bonus, and the figures of a shadow."""
-        chosen, count = self.chosen[None], self.output[self.width :]
+        chosen = self.chosen[None]
         if self.logits is None:
             self.accepted = Accepted(*self._alone, self.chosen)
         elif self.tree is None:
             self.accepted = linear_accept(self.tokens[None, 1:], chosen)
         else:
             self.accepted = tree_accept(self.tree, chosen, max_depth=self.block - 1)
-        if self._emits_late:
-            return
-        walked = self.accepted
         if self.settings.mode == "shadow-linear":
-            self.accepted = self._spine(chosen)
-        self._write(self.accepted, count)
-        if self.settings.mode == "shadow-linear":
-            self._compare(walked, count)
+            walked, self.accepted = self.accepted, self._spine(chosen)
+            self.figures = self._compare(walked)
+        if not self.settles:
+            self._emit()
+
+    def _emit(self) -> None:
+        """The output row; a captured round writes its own with the place (settle.py)."""
         kept = self.accepted.nodes[0, : self.width].long().clamp(min=0)
         # the token chosen after an accepted node is the next node's, and after the last one the bonus
         torch.index_select(self.chosen, 0, kept, out=self.output[: self.width])
-
-    @property
-    def _emits_late(self) -> bool:
-        """Whether the output is written with the place, at the round's end; a shadow has more to say."""
-        return self.settles and self.settings.mode != "shadow-linear"
-
-    def _write(self, accepted: Accepted, count: torch.Tensor) -> None:
-        count[0] = accepted.counts[0]
-        count[1] = accepted.counts[0]
-        count[2] = 0
+        count, figures = self.output[self.width :], self.figures
+        count[:2] = self.accepted.counts
+        if figures is not None:
+            count[1:] = figures
 
     def _spine(self, chosen: torch.Tensor) -> Accepted:
         """What linear verification accepts: of the tree's spine, which is the chain of most probable children."""
@@ -181,12 +182,11 @@ class Round:
         nodes = torch.where(step < chain.counts[0], path, -1).int()
         return Accepted(nodes[None], chain.counts, chain.bonus)
 
-    def _compare(self, walked: Accepted, count: torch.Tensor) -> None:
-        """count[1]: what the tree would have committed. count[2]: 1 where it does not begin with the chain's nodes."""
+    def _compare(self, walked: Accepted) -> torch.Tensor:
+        """The shadow's figures: walked is what the tree commits, self.accepted the chain."""
         size = self.block
         same = (walked.nodes[0, :size] == self.accepted.nodes[0, :size]) | (self.accepted.nodes[0, :size] < 0)
-        count[1] = walked.counts[0]
-        count[2] = (~same.all()).long()
+        return torch.cat([walked.counts.long(), (~same.all()).long().reshape(1)])
 
     def commit(self) -> None:
         """Accepted rows of cache and features to the front, and the place moved behind them."""
@@ -197,7 +197,7 @@ class Round:
         if self.tree is not None:
             self.cache.commit(accepted, self._lengths())
         if self.settles:
-            settle(place, accepted, self.chosen, self.features, self.output, self.width, emit=self._emits_late)
+            settle(place, accepted, self.chosen, self.features, self.figures, self.ring, self.width)
             return
         if self.tree is not None and self.features is not None:
             feature_commit(self.features[None], accepted)
@@ -230,7 +230,18 @@ class Round:
         length = self.place.length
         return torch.tensor([length], device=self.target.device) if isinstance(length, int) else length
 
+    def launches(self, stage: str) -> bool:
+        """Whether this stage does anything on the device, in this mode."""
+        return self.draft_model is not None or stage in ("verify", "commit") or (stage == "accept" and not self.settles)
+
     def run(self) -> None:
-        """All stages; self.output then holds `width` tokens, of which the first `count` are new, and the figures."""
+        """All stages. Then `row` is `width` tokens, of which the first `count` are new, and the figures."""
         for name in STAGES:
             getattr(self, name)()
+
+    def row(self) -> list[int]:
+        """The output row of the round queued last; waits for it."""
+        if self.settles:
+            return self.ring.last()
+        found: list[int] = self.output.tolist()
+        return found

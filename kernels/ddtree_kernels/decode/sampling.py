@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ddtree_kernels.decode.highest import highest
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -62,7 +64,7 @@ class Chooser:
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """int64 [n] from logits [n, V]: the highest (the lowest token of equals), or one independent sample a row."""
         if self.greedy:
-            return logits.argmax(dim=-1)
+            return highest(logits)
         values = logits if logits.dtype == torch.float64 else logits.float()
         probabilities = torch.softmax(values / self._numbers[0], dim=-1)
         if self.filtered:
@@ -80,5 +82,4 @@ class Chooser:
         # a sum of many numbers may round above 1, where nothing is to be dropped
         kept = kept & ((ranked.cumsum(dim=-1) - ranked < top_p) | (top_p >= 1))
         kept = kept & (ranked >= ranked[..., :1] * self._numbers[2])
-        kept[..., 0] = True
-        return torch.zeros_like(probabilities).scatter(-1, tokens, ranked * kept)
+        return torch.zeros_like(probabilities).scatter(-1, tokens, ranked * (kept | (rank == 0)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ddtree_kernels.decode.ring import SLOTS, Ring
 from ddtree_kernels.ops.checks import next_power_of_two
 from ddtree_kernels.ops.tree_accept import Accepted
 
@@ -18,17 +19,17 @@ def settle(
     accepted: Accepted,
     chosen: torch.Tensor,
     features: torch.Tensor | None,
-    output: torch.Tensor,
+    figures: torch.Tensor | None,
+    ring: Ring,
     width: int,
-    *,
-    emit: bool,
 ) -> None:
-    """Moves a static place behind what was accepted, in place.
+    """Writes a round's output row and moves a static place behind what was accepted, in place.
 
     Args:
         accepted: of one request. chosen: [nodes] int64, the target's token after each node.
         features: [nodes, F], of which the accepted rows go to place.pending [width, F]; None = there are none.
-        output: [width + 3]: the new tokens (0 behind them), their number twice, and 0; only with emit.
+        figures: int64 [2], the tree's count and whether it contradicts; None = the count once more, and 0.
+        ring: takes the row [width + 3]: the new tokens (0 behind them), their number, and the figures.
     """
     from ddtree_kernels.decode import triton as kernels
 
@@ -38,6 +39,7 @@ def settle(
     block = min(1024, next_power_of_two(max(16, columns)))
     kernels.settle_kernel[(width if kept else 1, max(1, -(-columns // block)))](
         accepted.nodes, accepted.counts, accepted.bonus, chosen, features if kept else chosen,
-        place.pending if kept else chosen, output, place.length, place.before, place.root, width, columns,
-        WIDTH_PAD=next_power_of_two(width), BLOCK=block, EMIT=emit, num_warps=max(1, block // 256),
+        place.pending if kept else chosen, chosen if figures is None else figures, ring.rows, ring.turn,
+        place.length, place.before, place.root, width, columns, SLOTS=SLOTS,
+        WIDTH_PAD=next_power_of_two(width), BLOCK=block, SHADOW=figures is not None, num_warps=max(1, block // 256),
     )  # fmt: skip

@@ -1,9 +1,31 @@
-"""The end of a captured round in one launch: what it emits, the place moved on, the accepted features kept."""
+"""The small steps of a captured round in one launch each: the best token of a row, and the round's end."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def highest_kernel(
+    logits: tl.tensor,
+    root: tl.tensor,
+    out: tl.tensor,
+    stride: tl.tensor,
+    vocab: tl.tensor,
+    BLOCK: tl.constexpr,
+    BEHIND: tl.constexpr,
+) -> None:
+    """One row: its highest logit's token, the lowest of equals, NaN as -inf. BEHIND: 1 = the root is copied ahead."""
+    row = tl.program_id(0).to(tl.int64)
+    token = tl.arange(0, BLOCK)
+    x = tl.load(logits + row * stride + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
+    x = tl.where(x != x, float("-inf"), x)
+    best = tl.max(x, axis=0)
+    first = tl.min(tl.where((x == best) & (token < vocab), token, BLOCK), axis=0)
+    tl.store(out + row + BEHIND, first.to(tl.int64))
+    if BEHIND > 0:
+        tl.store(out + row, tl.load(root), mask=row == 0)
 
 
 @triton.jit
@@ -14,15 +36,18 @@ def settle_kernel(
     chosen: tl.tensor,
     features: tl.tensor,
     pending: tl.tensor,
-    output: tl.tensor,
+    figures: tl.tensor,
+    rows: tl.tensor,
+    turn: tl.tensor,
     length: tl.tensor,
     before: tl.tensor,
     root: tl.tensor,
     width: tl.tensor,
     columns: tl.tensor,
+    SLOTS: tl.constexpr,
     WIDTH_PAD: tl.constexpr,
     BLOCK: tl.constexpr,
-    EMIT: tl.constexpr,
+    SHADOW: tl.constexpr,
 ) -> None:
     """Program (k, c): columns c of the k-th accepted node's features to row k of pending. The first one does the rest.
 
@@ -37,14 +62,19 @@ def settle_kernel(
         value = tl.load(features + node * columns + column, mask=here)
         tl.store(pending + step.to(tl.int64) * columns + column, value, mask=here)
     if (step == 0) & (tl.program_id(1) == 0):
-        if EMIT:
-            lane = tl.arange(0, WIDTH_PAD)
-            took = lane < tl.minimum(count, width)
-            node = tl.load(nodes + lane, mask=took, other=0)
-            tl.store(output + lane, tl.load(chosen + node, mask=took, other=0), mask=lane < width)
-            tl.store(output + width, count.to(tl.int64))
-            tl.store(output + width + 1, count.to(tl.int64))
-            tl.store(output + width + 2, tl.full([], 0, tl.int64))
+        number = tl.load(turn)
+        output = rows + number % SLOTS * (width + 3)
+        lane = tl.arange(0, WIDTH_PAD)
+        took = lane < tl.minimum(count, width)
+        node = tl.load(nodes + lane, mask=took, other=0)
+        tl.store(output + lane, tl.load(chosen + node, mask=took, other=0), mask=lane < width)
+        would, wrong = count.to(tl.int64), tl.full([], 0, tl.int64)
+        if SHADOW:
+            would, wrong = tl.load(figures), tl.load(figures + 1)
+        tl.store(output + width, count.to(tl.int64))
+        tl.store(output + width + 1, would)
+        tl.store(output + width + 2, wrong)
+        tl.store(turn, number + 1)
         old = tl.load(length)
         tl.store(before, old)
         tl.store(length, old + count)

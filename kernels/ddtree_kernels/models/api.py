@@ -10,7 +10,7 @@ A round, with `length` committed rows in both caches and the bonus token `root` 
     logits = draft.draft(root, draft_cache, length)    # [block-1, V], row i is the marginal of position length+1+i
                                                        # (draft does both, given pending=(features, before))
     tree = tree_build(logits[None], root, budget=B)   # node 0 is the root
-    hidden, features = target.forward(tree.tokens[0], length + tree.depths[0], cache, length,
+    hidden, features = target.forward(tree.tokens[0], None, cache, length, depths=tree.depths[0],
                                       visibility=tree.visibility[0])
     accepted = tree_accept(tree, target_logits=target.logits(hidden)[None], max_depth=block-1)
     cache.commit(accepted, lengths)                    # lengths [1]: accepted rows moved to length, length+1 ...
@@ -136,6 +136,7 @@ class Target(Protocol):
         cache: Cache,
         start: int | torch.Tensor,
         *,
+        depths: torch.Tensor | None = None,
         visibility: torch.Tensor | None = None,
         features: bool = True,
         max_length: int | None = None,
@@ -144,7 +145,8 @@ class Target(Protocol):
 
         Args:
             tokens: [n] int64 or int32; below 0 is padding, whose result means nothing.
-            positions: [n] int64 or int32, None = start, start + 1 ...
+            positions: [n] int64 or int32, None = by depths.
+            depths: [n] int64 or int32 instead, positions behind start; None = 0, 1 ...
             visibility: [n, >= ceil(n/64)] int64 words as DraftTree's; None = a chain, each row sees those before it.
                 A row without any bit (padding) sees the context and itself; its result means nothing.
             features: whether features are wanted.

@@ -35,11 +35,11 @@ def block_words(nodes: int, device: torch.device) -> torch.Tensor:
 class View:
     """What n new rows see, the same in every layer: the context before start, and the new rows by visibility words.
 
-    positions: [n], None = start, start + 1 ..."""
+    below: [n], the rows' positions behind start; None = 0, 1 ..."""
 
     start: int | torch.Tensor
     words: torch.Tensor
-    positions: torch.Tensor | None
+    below: torch.Tensor | None
     max_length: int | None
     _masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
@@ -52,15 +52,13 @@ class View:
 
     @cached_property
     def depths(self) -> torch.Tensor:
-        """[n], the rows' positions behind start."""
-        if self.positions is None:
-            return torch.arange(self.words.shape[0], device=self.words.device)
-        return self.positions - self.start
+        """[n], as below, always there."""
+        return torch.arange(self.words.shape[0], device=self.words.device) if self.below is None else self.below
 
     @cached_property
     def at(self) -> torch.Tensor:
         """[n], the rows' positions."""
-        return self.start + self.depths if self.positions is None else self.positions
+        return self.start + self.depths
 
     def mask(self, rows: int, window: int | None) -> torch.Tensor:
         """bool [n, rows] of the cache's first rows; a row without any bit sees itself, or its sum would be empty."""

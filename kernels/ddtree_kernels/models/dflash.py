@@ -49,7 +49,7 @@ class DFlash:
         self.dtype: torch.dtype = self.fc.dtype
         self._trunk = Trunk(config.shape, self.layers, self.norm)
         self._words = block_words(config.block_size, self.device)
-        self._masks = torch.full((config.block_size - 1,), config.mask_token_id, device=self.device)
+        self._masks = torch.full((config.block_size,), config.mask_token_id, device=self.device)
 
     @property
     def block_size(self) -> int:
@@ -78,8 +78,8 @@ class DFlash:
         elif pending is not None:
             self.extend(pending[0], cache, pending[1])
         view = View(length, self._words, None, max_length)
-        tokens = torch.cat([root.reshape(1).to(self._masks.dtype), self._masks])
-        hidden, _ = self._trunk.run(self.target.embedding, tokens, cache, view, older=older)
+        first = root.reshape(1).to(self._masks.dtype)
+        hidden, _ = self._trunk.run(self.target.embedding, self._masks, cache, view, first=first, older=older)
         return self.target.logits(hidden[1:])
 
     def weight_bytes(self) -> int:

@@ -18,44 +18,45 @@ def _warps(block: int) -> int:
 
 
 def embed(
-    tokens: torch.Tensor, table: torch.Tensor, weight: torch.Tensor, eps: float, normed: torch.Tensor
+    tokens: torch.Tensor,
+    table: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    normed: torch.Tensor,
+    *,
+    first: torch.Tensor | None = None,
+    older: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """Embeddings [n, E] of tokens [n] (below 0: of token 0) from table [V, E]; their norm goes to normed [n, E]."""
+    """Embeddings [n, E] of tokens [n] (below 0: of token 0) from table [V, E]; their norm goes to normed [m + n, E].
+
+    first: [1], the token of row 0 in place of tokens[0]. older: rows [m, E], whose norm by a weight of their own goes
+    to normed ahead of the others; None = m is 0.
+    """
     from ddtree_kernels.models import triton as kernels
 
-    size = table.shape[1]
-    out = torch.empty(tokens.shape[0], size, dtype=table.dtype, device=table.device)
+    size, rows = table.shape[1], tokens.shape[0]
+    out = torch.empty(rows, size, dtype=table.dtype, device=table.device)
     block = next_power_of_two(size)
-    kernels.embed_kernel[(tokens.shape[0],)](
-        tokens, table, weight, out, normed, size, eps, BLOCK=block, num_warps=_warps(block)
-    )
+    mixed, own = older if older is not None else (out, weight)
+    context = 0 if older is None else mixed.shape[0]
+    kernels.embed_kernel[(context + rows,)](
+        tokens, tokens if first is None else first, table, weight, mixed, own, out, normed, context, size, eps,
+        BLOCK=block, FIRST=first is not None, num_warps=_warps(block),
+    )  # fmt: skip
     return out
-
-
-def norm(x: torch.Tensor, weight: torch.Tensor, eps: float, normed: torch.Tensor) -> None:
-    """The norm of x [n, E] (rows may lie apart) to normed [n, E]."""
-    _norm(x, None, weight, eps, x, normed)
 
 
 def add_norm(
     x: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor, eps: float, total: torch.Tensor, normed: torch.Tensor
 ) -> None:
     """x + delta to total, and the norm of that to normed; all [n, E], rows of x and total may lie apart."""
-    _norm(x, delta, weight, eps, total, normed)
-
-
-def _norm(
-    x: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor, eps: float, total: torch.Tensor,
-    normed: torch.Tensor,
-) -> None:  # fmt: skip
     from ddtree_kernels.models import triton as kernels
 
     size = x.shape[1]
     block = next_power_of_two(size)
     kernels.norm_kernel[(x.shape[0],)](
-        x, x if delta is None else delta, weight, total, normed, x.stride(0), total.stride(0), size, eps,
-        BLOCK=block, ADD=delta is not None, num_warps=_warps(block),
-    )  # fmt: skip
+        x, delta, weight, total, normed, x.stride(0), total.stride(0), size, eps, BLOCK=block, num_warps=_warps(block)
+    )
 
 
 def heads(
@@ -67,7 +68,7 @@ def heads(
     index: int,
     start: torch.Tensor,
     *,
-    positions: torch.Tensor | None = None,
+    depths: torch.Tensor | None = None,
     context: int = 0,
     before: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -76,7 +77,8 @@ def heads(
     Args:
         packed: of layer.qkv, or of its keys and values alone [n, 2 Hkv D]: then no query comes back.
         rates: [D / 2] float32, radians a position.
-        start: [1], the cache's row of the first own row. positions: [n], else rows and positions are the same.
+        start: [1], the cache's row of the first own row. depths: [n], positions behind start; else rows and
+            positions are the same.
         context, before: that many rows ahead of the own ones are older: at rows and positions before [1] + i, as far as
             these are below start.
     """
@@ -89,9 +91,9 @@ def heads(
     query = torch.empty(rows - context, count, size, dtype=packed.dtype, device=packed.device)
     keys, values = cache.keys[index], cache.values[index]
     kernels.heads_kernel[(rows, count + 2 * kv)](
-        packed, norms, rates, start if positions is None else positions, start, start if before is None else before,
+        packed, norms, rates, start if depths is None else depths, start, start if before is None else before,
         keys, values, query, keys.stride(1), context, shape.rope.attention_factor, shape.rms_norm_eps,
-        HEADS=count, KV_HEADS=kv, SIZE=size, CHAIN=positions is None, num_warps=1,
+        HEADS=count, KV_HEADS=kv, SIZE=size, CHAIN=depths is None, num_warps=1,
     )  # fmt: skip
     return query
 

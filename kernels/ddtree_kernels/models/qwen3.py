@@ -48,13 +48,15 @@ class Qwen3:
         cache: Cache,
         start: int | torch.Tensor,
         *,
+        depths: torch.Tensor | None = None,
         visibility: torch.Tensor | None = None,
         features: bool = True,
         max_length: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See api.Target.forward."""
         words = chain_words(tokens.shape[0], self.device) if visibility is None else visibility
-        view = View(start, words, positions, max_length)
+        below = positions - start if depths is None and positions is not None else depths
+        view = View(start, words, below, max_length)
         return self._trunk.run(self.embedding, tokens, cache, view, self.layer_ids if features else ())
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

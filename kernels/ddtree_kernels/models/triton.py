@@ -19,22 +19,39 @@ def _normed(x: tl.tensor, weight: tl.tensor, lane: tl.tensor, size: tl.tensor, e
 @triton.jit
 def embed_kernel(
     tokens: tl.tensor,
+    first: tl.tensor,
     table: tl.tensor,
     weight: tl.tensor,
+    older: tl.tensor,
+    older_weight: tl.tensor,
     out: tl.tensor,
     normed: tl.tensor,
+    context: tl.tensor,
     size: tl.tensor,
     eps: tl.tensor,
     BLOCK: tl.constexpr,
+    FIRST: tl.constexpr,
 ) -> None:
-    """One row: the token's embedding, and it normed. A token below 0 is padding and reads token 0."""
+    """One row. Below `context`: an older row, normed. Behind: a token's embedding, and it normed.
+
+    A token below 0 is padding and reads token 0; with FIRST the token of the first row lies apart from the others.
+    """
     row = tl.program_id(0).to(tl.int64)
-    token = tl.maximum(tl.load(tokens + row).to(tl.int64), 0)
     lane = tl.arange(0, BLOCK)
-    x = tl.load(table + token * size + lane, mask=lane < size, other=0.0)
-    tl.store(out + row * size + lane, x, mask=lane < size)
-    y = _normed(x.to(tl.float32), weight, lane, size, eps)
-    tl.store(normed + row * size + lane, y.to(normed.dtype.element_ty), mask=lane < size)
+    here = lane < size
+    if row < context:
+        y = _normed(
+            tl.load(older + row * size + lane, mask=here, other=0.0).to(tl.float32), older_weight, lane, size, eps
+        )
+    else:
+        own = row - context
+        token = tl.load(tokens + own).to(tl.int64)
+        if FIRST:
+            token = tl.where(own == 0, tl.load(first).to(tl.int64), token)
+        x = tl.load(table + tl.maximum(token, 0) * size + lane, mask=here, other=0.0)
+        tl.store(out + own * size + lane, x, mask=here)
+        y = _normed(x.to(tl.float32), weight, lane, size, eps)
+    tl.store(normed + row * size + lane, y.to(normed.dtype.element_ty), mask=here)
 
 
 @triton.jit
@@ -49,19 +66,16 @@ def norm_kernel(
     size: tl.tensor,
     eps: tl.tensor,
     BLOCK: tl.constexpr,
-    ADD: tl.constexpr,
 ) -> None:
-    """One row: with ADD x + delta, rounded and kept; then the norm of it."""
+    """One row: x + delta, rounded and kept; then the norm of it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     here = lane < size
     value = tl.load(x + row * stride_x + lane, mask=here, other=0.0).to(tl.float32)
-    if ADD:
-        value += tl.load(delta + row * size + lane, mask=here, other=0.0).to(tl.float32)
-        kept = value.to(total.dtype.element_ty)
-        tl.store(total + row * stride_total + lane, kept, mask=here)
-        value = kept.to(tl.float32)
-    y = _normed(value, weight, lane, size, eps)
+    value += tl.load(delta + row * size + lane, mask=here, other=0.0).to(tl.float32)
+    kept = value.to(total.dtype.element_ty)
+    tl.store(total + row * stride_total + lane, kept, mask=here)
+    y = _normed(kept.to(tl.float32), weight, lane, size, eps)
     tl.store(normed + row * size + lane, y.to(normed.dtype.element_ty), mask=here)
 
 
@@ -70,7 +84,7 @@ def heads_kernel(
     packed: tl.tensor,
     norms: tl.tensor,
     rates: tl.tensor,
-    positions: tl.tensor,
+    depths: tl.tensor,
     start: tl.tensor,
     before: tl.tensor,
     keys: tl.tensor,
@@ -88,7 +102,7 @@ def heads_kernel(
     """One head of one row of packed queries, keys and values: query and key normed and turned; key and value put away.
 
     Rows below `context` are old ones, at rows and positions before + row, unless that is not below start; the others
-    lie at start + i, at position start + i (CHAIN) or positions[i].
+    lie at start + i, at position start + i (CHAIN) or start + depths[i].
     """
     row = tl.program_id(0)
     head = tl.program_id(1)
@@ -99,7 +113,7 @@ def heads_kernel(
     if CHAIN:
         position = place
     else:
-        position = tl.load(positions + own).to(tl.int64)
+        position = first + tl.load(depths + own).to(tl.int64)
     if old:
         place = tl.load(before).to(tl.int64) + row
         position = place

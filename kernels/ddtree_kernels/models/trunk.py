@@ -44,15 +44,18 @@ class Trunk:
         cache: Cache,
         view: View,
         keep: Sequence[int] = (),
+        *,
+        first: torch.Tensor | None = None,
         older: Older | None = None,
     ) -> Pass:
         """Runs tokens [n] (below 0: padding) behind what the view shows; keep: layers whose outputs are wanted.
 
-        older: only where `fuses` says so.
+        first: [1], the token of row 0 in place of tokens[0]. older: only where `fuses` says so.
         """
         if self.fuses:
-            return self._fused(embedding, tokens, cache, view, keep, older)
+            return self._fused(embedding, tokens, cache, view, keep, first, older)
         assert older is None
+        tokens = tokens if first is None else torch.cat([first, tokens[1:]])
         return self._plain(embedding, tokens, cache, view, keep)
 
     @property
@@ -99,6 +102,7 @@ class Trunk:
         cache: Cache,
         view: View,
         keep: Sequence[int],
+        first: torch.Tensor | None,
         older: Older | None,
     ) -> Pass:
         shape, eps, size = self.shape, self.shape.rms_norm_eps, self.shape.hidden_size
@@ -108,14 +112,15 @@ class Trunk:
         inputs = torch.empty(context + rows, size, dtype=self.norm.dtype, device=self.norm.device)
         features = torch.empty(rows, len(keep) * size, dtype=self.norm.dtype, device=self.norm.device)
         normed = inputs[context:]
-        if older is not None:
-            fused.norm(older.mixed, older.norm, eps, inputs[:context])
-        x = fused.embed(tokens, embedding, self.layers[0].input_norm, eps, normed)
+        x = fused.embed(
+            tokens, embedding, self.layers[0].input_norm, eps, inputs, first=first,
+            older=None if older is None else (older.mixed, older.norm),
+        )  # fmt: skip
         hidden, middle, between = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
         for i, layer in enumerate(self.layers):
             query = fused.heads(
                 layer, shape, F.linear(inputs, layer.qkv, layer.qkv_bias), self._fine, cache, i, start,
-                positions=view.positions, context=context, before=None if older is None else older.before,
+                depths=view.below, context=context, before=None if older is None else older.before,
             )  # fmt: skip
             attended = attend(query, cache, i, view, shape.windows[i])
             delta = F.linear(attended.flatten(-2), layer.out, layer.out_bias)
