@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from ddtree_kernels.models import fused
 from ddtree_kernels.models.api import DraftConfig, Pair, Rope, TargetConfig
 from ddtree_kernels.models.cache import Cache
 from ddtree_kernels.models.dflash import DFlash, draft_names
@@ -62,7 +63,7 @@ def passes(pair: Pair, number: Any) -> list[torch.Tensor]:
     words = torch.tensor([[1], [3], [5], [13], [0]], device=DEVICE)
     depths = torch.tensor([0, 1, 1, 2, -1], device=DEVICE, dtype=torch.int32)
     assert tree_bits(words, 5)[3].tolist() == [True, False, True, True, False]
-    hidden, features = target.forward(tokens, depths + number(LENGTH), cache, number(LENGTH), visibility=words)
+    hidden, features = target.forward(tokens, None, cache, number(LENGTH), depths=depths, visibility=words)
     assert features is not None
     out += [hidden[:4], target.logits(hidden[:4]), features[:4]]
     out += [cache.storage[:, :, :, : LENGTH + 4], own.storage[:, :, :, : LENGTH + BLOCK]]
@@ -75,12 +76,16 @@ def passes(pair: Pair, number: Any) -> list[torch.Tensor]:
      (torch.bfloat16, "plain", True)],
     ids=["ints", "biases", "yarn", "bfloat16"],
 )  # fmt: skip
-def test_a_pass_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kind: str, tensors: bool) -> None:
+@pytest.mark.parametrize("chained", [False] if DEVICE == "cpu" else [False, True])
+def test_a_pass_is_the_plain_one(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kind: str, tensors: bool, chained: bool
+) -> None:
     number: Any = (lambda value: torch.tensor([value], device=DEVICE)) if tensors else int
     exact = made(torch.float64, kind)
     monkeypatch.setattr(Trunk, "fuses", False)
     want, plain = passes(exact, number), passes(made(dtype, kind), number)
     monkeypatch.setattr(Trunk, "fuses", True)
+    monkeypatch.setattr(fused, "CHAINED", chained)
     have = passes(made(dtype, kind), number)
     for i, (one, two, three) in enumerate(zip(have, plain, want, strict=True)):
         assert one.dtype == two.dtype == dtype and one.shape == two.shape == three.shape

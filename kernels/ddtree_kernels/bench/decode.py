@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -22,7 +22,7 @@ from ddtree_kernels.bench.decode_warm import jobs, warm
 from ddtree_kernels.bench.decode_ways import BUDGETS, prompts_of, ways
 from ddtree_kernels.decode.engine import Engine
 from ddtree_kernels.decode.settings import Settings
-from ddtree_kernels.models import Pair, load_pair
+from ddtree_kernels.models import Pair, fused, load_pair
 from ddtree_kernels.tiny.prompts import UNTRAINED
 
 
@@ -99,6 +99,21 @@ def gpu_parts(pair: Pair, engines: Mapping[str, Engine], prompts: Mapping[str, l
     return parts
 
 
+def early_lines(pair: Pair, ways: Mapping[str, Settings], texts: Sequence[Sequence[int]]) -> Iterator[str]:
+    """A whole round's graph with the models' small kernels launched as usual and early, in turns."""
+    before = fused.CHAINED
+    try:
+        for way, settings in ways.items():
+            took: dict[bool, list[float]] = {False: [], True: []}
+            for chained in (False, True, False, True):
+                fused.CHAINED = chained
+                took[chained].append(stage_us(pair, settings, max(map(len, texts)), texts)[WHOLE])
+            usual, early = min(took[False]), min(took[True])
+            yield f"{way}: whole round {usual:.1f} µs, with the models' small kernels launched early {early:.1f} µs"
+    finally:
+        fused.CHAINED = before
+
+
 def summary(found: Found, report: Report) -> int:
     """What differs from autoregressive, and what the shadow found; how many answers differ."""
     noise = max(total(of, False).noise for of in found.values())
@@ -167,13 +182,21 @@ def main(argv: list[str]) -> int:
         sizes = ["--pair", args.pair, "--prompts", str(args.prompts), "--tokens", str(args.tokens)]
         warm(jobs(tuple(ways(args.budgets)), not args.no_big), sizes, note)
     different: list[int] = []
+    pairs: list[Pair] = []
 
     def decode() -> None:
-        pair = load_pair(args.pair, device=device, dtype=torch.bfloat16 if cuda else torch.float32)
-        different.append(compare(pair, args, report))
+        pairs.append(load_pair(args.pair, device=device, dtype=torch.bfloat16 if cuda else torch.float32))
+        different.append(compare(pairs[0], args, report))
+
+    def early() -> None:
+        settings = {way: one for way, one in ways((64,)).items() if way in ("linear", "ddtree 64")}
+        texts = [of[0] for of in prompts_of(pairs[0], 1).values()]
+        report(["", *early_lines(pairs[0], settings, texts)])
 
     report.attempt(f"{args.pair} pair", decode)
     if cuda and not args.no_big:
         report.attempt("Qwen3-8B-shaped pair", lambda: report(big_rows(device)))
+    if cuda and args.profile:
+        report.attempt("early launches", early)
     note(f"all of it took {time.monotonic() - began:.0f} s")
     return int(report.failures > 0 or (not cuda and any(different)))
