@@ -20,7 +20,7 @@ def test_the_table_of_a_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["--prompts", "1", "--tokens", "6", "--budgets", "8", "--repeats", "2", "--out", str(out)]) == 0
     text = out.read_text("utf-8")
     assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][:5] == [
-        "mode", "autoregressive", "linear", "ddtree 8", "shadow-linear",
+        "mode", "autoregressive", "linear", "ddtree 8", "shadow-linear 32",
     ]  # fmt: skip
     printed = capsys.readouterr()
     assert printed.out == text, "what is printed is what is kept"

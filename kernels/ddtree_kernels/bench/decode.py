@@ -121,9 +121,9 @@ def summary(found: Found, report: Report) -> int:
         report([f"slowest and fastest pass of a mode are at most {noise:.1%} apart"])
     different = {way: sum(len(t.other) for t in of.values()) for way, of in found.items()}
     report([f"answers that differ from autoregressive: {different}"])
-    if "shadow-linear" in found:
-        shadow = total(found["shadow-linear"], False).counts
-        report([f"shadow-linear: {shadow.rounds} rounds, {shadow.longer} in which the tree commits more, "
+    for way in (way for way in found if way.startswith("shadow-linear")):
+        shadow = total(found[way], False).counts
+        report([f"{way}: {shadow.rounds} rounds, {shadow.longer} in which the tree commits more, "
                 f"{shadow.contradictions} contradictions"])  # fmt: skip
     return sum(different.values())
 

@@ -64,7 +64,8 @@ class Captured:
         self.graph.replay()
 
     def _launch(self, number: int) -> None:
-        self.replay()
+        with torch.inference_mode():
+            self.replay()
         self._events[number % 2].record()
 
     def rows(self) -> Iterator[list[int]]:
