@@ -9,7 +9,7 @@ import torch
 
 from ddtree_kernels import linear_accept, tree_accept, tree_build
 from ddtree_kernels.ops.tree_accept import launch, reference
-from tests.kernels.helpers import DEVICE, random_logits
+from tests.kernels.helpers import DEVICE, ON_GPU, random_logits
 
 LOGITS = torch.tensor([[[0.6, 0.3, 0.1], [0.1, 0.7, 0.2]]]).log()
 
@@ -46,8 +46,12 @@ def test_argmax_takes_the_lowest_of_equals_and_no_nan() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("budget", "depth", "vocab"), [(1, 1, 2), (20, 6, 9), (70, 4, 33)])
+@pytest.mark.parametrize("chained", [False, pytest.param(True, marks=pytest.mark.skipif(not ON_GPU, reason="no GPU"))])
 @pytest.mark.usefixtures("poisoned")
-def test_kernels_walk_as_the_reference(budget: int, depth: int, vocab: int, dtype: torch.dtype) -> None:
+def test_kernels_walk_as_the_reference(
+    budget: int, depth: int, vocab: int, dtype: torch.dtype, chained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "CHAINED", chained)
     logits = random_logits((3, depth, vocab), 2.0, torch.float32, budget).cpu()
     tree = tree_build(logits, torch.arange(3), budget=budget)
     generator = torch.Generator().manual_seed(budget)

@@ -6,10 +6,12 @@ import math
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ddtree_kernels.ops.tree_build import launch, reference
 from ddtree_kernels.ops.tree_build.tuning import DEFAULT, Tuning
-from tests.kernels.helpers import DEVICE, check_shape_of_tree, differences, random_logits
+from tests.kernels.helpers import DEVICE, ON_GPU, check_shape_of_tree, differences, random_logits
 
 bf16, fp16, fp32 = torch.bfloat16, torch.float16, torch.float32
 CASES = [
@@ -18,23 +20,29 @@ CASES = [
     (1, 3, 7, 4, fp32, False, None, 3.0),
     (2, 5, 101, 16, bf16, False, None, 3.0),
     (2, 4, 300, 33, fp16, True, None, 3.0),
-    (1, 6, 777, 20, bf16, True, 5, 3.0),
+    (1, 6, 133, 20, bf16, True, 5, 3.0),
     (2, 3, 1, 8, fp32, True, None, 1.0),
     (1, 4, 60, 70, fp32, False, None, 0.0),  # all equal
     (1, 5, 9000, 40, bf16, False, None, 6.0),
 ]
-LISTS = Tuning(pdl=True, lists=True, quick=True, lean=True)
+LISTS = Tuning(small=0)  # as a large vocabulary
+APART = Tuning(grow=0)  # a small vocabulary's rows, then as a large budget
 LISTS_CASES = [
     (2, 5, 101, 16, bf16, False, None, 3.0),
     (1, 2, 300, 3, fp32, True, None, 0.0),  # more equal tokens than a list holds
     (1, 3, 777, 20, fp16, True, 5, 3.0),
 ]
-RUNS = [*((case, DEFAULT) for case in CASES), *((case, LISTS) for case in LISTS_CASES)]
+APART_CASES = [(2, 5, 101, 150, bf16, True, None, 2.0)]
+RUNS = [
+    *((case, DEFAULT) for case in CASES),
+    *((case, LISTS) for case in LISTS_CASES),
+    *((case, APART) for case in APART_CASES),
+]
 
 
 def named(value: object) -> str:
     """A short id."""
-    return "lists" if value == LISTS else "default" if value == DEFAULT else str(value)
+    return {DEFAULT: "default", LISTS: "lists", APART: "apart"}.get(value, str(value))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(("case", "tuning"), RUNS, ids=named)
@@ -78,6 +86,63 @@ def test_kernels_survive_nan_and_infinities(tuning: Tuning) -> None:
     torch.testing.assert_close(full.log_probs, log_probs, atol=1e-5, rtol=1e-5)
 
 
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batch=st.integers(1, 2),
+    depth=st.integers(1, 5),
+    vocab=st.integers(1, 48),
+    budget=st.integers(1, 40),
+    spine=st.booleans(),
+    top_k=st.sampled_from([None, 3]),
+    spread=st.sampled_from([0.0, 0.5, 4.0]),
+    seed=st.integers(0, 2**31),
+)
+@pytest.mark.usefixtures("poisoned")
+def test_small_vocabularies_grow_the_reference_tree(
+    batch: int, depth: int, vocab: int, budget: int, spine: bool, top_k: int | None, spread: float, seed: int
+) -> None:
+    # whole numbers, so that ties are common
+    logits = random_logits((batch, depth, vocab), spread, fp32, seed).round()
+    root = torch.arange(batch, device=DEVICE)
+    k = min(budget, vocab, top_k or budget)
+    full = launch.rank_tokens(logits, budget, k)
+    _, tokens = reference.top_log_probs(logits, k)
+    assert torch.equal(full.tokens.long(), tokens)
+    want = reference.select(full.log_probs, full.tokens, root, budget, spine)
+    assert differences(launch.tree_build(logits, root, budget, top_k, spine), want) == []
+
+
+@pytest.mark.skipif(not ON_GPU, reason="no CUDA GPU: 15 rows of 512 take minutes under the interpreter")
+@pytest.mark.parametrize("budget", [8, 64, 65, 256, 300, 1024])
+@pytest.mark.parametrize(("batch", "dtype"), [(1, bf16), (8, fp32)])
+@pytest.mark.usefixtures("poisoned")
+def test_a_small_drafter_s_shapes(budget: int, batch: int, dtype: torch.dtype) -> None:
+    root = torch.arange(batch, device=DEVICE)
+    for spread in (4.0, 1.0, 0.0):
+        logits = random_logits((batch, 15, 512), spread, dtype, budget)
+        full = launch.rank_tokens(logits, budget, min(budget, 512), prune=False)
+        log_probs, tokens = reference.top_log_probs(logits, min(budget, 512))
+        assert torch.equal(full.tokens.long(), tokens)
+        torch.testing.assert_close(full.log_probs, log_probs, atol=1e-5, rtol=1e-5)
+        for spine in (False, True):
+            want = reference.select(full.log_probs, full.tokens, root, budget, spine)
+            assert differences(launch.tree_build(logits, root, budget, spine=spine), want) == []
+
+
+@pytest.mark.skipif(not ON_GPU, reason="no CUDA GPU: 480 rows take minutes under the interpreter")
+@pytest.mark.parametrize(("batch", "budget"), [(32, 64), (9, 300)])
+@pytest.mark.usefixtures("poisoned")
+def test_many_rows_of_a_large_vocabulary(batch: int, budget: int) -> None:
+    root = torch.arange(batch, device=DEVICE)
+    for spread in (4.0, 0.0):
+        logits = random_logits((batch, 15, 30011), spread, bf16, budget)
+        full = launch.rank_tokens(logits, budget, budget, prune=False)
+        _, tokens = reference.top_log_probs(logits, budget)
+        assert torch.equal(full.tokens.long(), tokens)
+        want = reference.select(full.log_probs, full.tokens, root, budget)
+        assert differences(launch.tree_build(logits, root, budget), want) == []
+
+
 @pytest.mark.usefixtures("poisoned")
 def test_logits_may_be_a_view() -> None:
     logits = random_logits((2, 5, 90), 3.0, bf16, 2)[:, 1:4, 10:73]
@@ -96,4 +161,3 @@ def test_a_level_with_too_many_candidates_is_cut_exactly() -> None:
     full.floors.fill_(-math.inf)
     want = reference.select(full.log_probs, full.tokens, root, 60)
     assert differences(launch.select(full, root, 60), want) == []
-    assert differences(launch.select(full, root, 60, quick=True), want) == []

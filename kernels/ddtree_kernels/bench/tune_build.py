@@ -1,7 +1,7 @@
 """`python -m ddtree_kernels.bench.tune_build [VARIANT...]`: tree_build's variants, checked, timed, profiled.
 
 Each variant is compiled and checked in processes of its own, all at once, so that one that is wrong, crashes or hangs
-costs only its own line. What was found right is then timed here, one after the other, beside torch.topk.
+costs only its own lines. What was found right is then timed here, one after the other, beside torch.topk.
 """
 
 from __future__ import annotations
@@ -16,41 +16,51 @@ import torch
 import triton
 
 from ddtree_kernels.bench.timing import graph_us
-from ddtree_kernels.bench.tune_shapes import SHAPES, VARIANTS, Shape, inputs, kernel_times, wrong
+from ddtree_kernels.bench.tune_shapes import (
+    SHAPES,
+    SMALL_VARIANTS,
+    VARIANTS,
+    Shape,
+    inputs,
+    kernel_times,
+    variants,
+    wrong,
+)
+from ddtree_kernels.ops.tree_accept import launch as accept
 from ddtree_kernels.ops.tree_build import launch
 from ddtree_kernels.ops.tree_build.tuning import Tuning
 
 ROUNDS = 2
 """Each variant is timed this often, in turn with the others; the least of the medians counts."""
-PROFILED = ("now", "all")
+ALL = VARIANTS | SMALL_VARIANTS
+PARTS = 4
+"""Processes that share a variant's checks, every PARTS-th shape each."""
 
 
 def check(name: str, part: int) -> int:
     """A child's work: prints one line a shape that is wrong; 1 if any was."""
     status = 0
-    for shape in SHAPES:
-        if shape.part == part:
-            try:
-                error = wrong(shape, VARIANTS[name])
-            except Exception as raised:  # any failure is this variant's result
-                error = f"{type(raised).__name__}: {str(raised).strip().splitlines()[-1:]}"
-            if error is not None:
-                print(f"{shape.name}: {error}", flush=True)
-                status = 1
+    for shape in [shape for shape in SHAPES if name in variants(shape)][part::PARTS]:
+        try:
+            error = wrong(shape, ALL[name])
+        except Exception as raised:  # any failure is this variant's result
+            error = f"{type(raised).__name__}: {str(raised).strip().splitlines()[-1:]}"
+        if error is not None:
+            print(f"{shape.name}: {error}", flush=True)
+            status = 1
     return status
 
 
 def checked(names: list[str], seconds: float) -> list[str]:
     """The variants that are right on all shapes; says what is wrong with the others. One process a variant and part."""
     began = time.monotonic()
-    parts = sorted({shape.part for shape in SHAPES})
     command = [sys.executable, "-m", "ddtree_kernels.bench.tune_build", "--check"]
     running = {
         (name, part): subprocess.Popen(
             [*command, str(part), name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         for name in names
-        for part in parts
+        for part in range(PARTS)
     }
     right = set(names)
     for (name, part), child in running.items():
@@ -79,46 +89,59 @@ def timed(shape: Shape, names: list[str]) -> dict[str, float]:
     for _ in range(ROUNDS):
         for name in names:
             try:
-                times[name] = min(times.get(name, float("inf")), ours(VARIANTS[name]))
+                times[name] = min(times.get(name, float("inf")), ours(ALL[name]))
             except Exception as raised:  # the others are timed all the same
                 print(f"{name}, {shape.name}: {type(raised).__name__}: {raised}", flush=True)
         if shape.batch == 1:
-            peer = graph_us([partial(torch.topk, x, shape.budget, dim=-1) for x in sets])
+            k = min(shape.budget, shape.vocab)
+            peer = graph_us([partial(torch.topk, x, k, dim=-1) for x in sets])
             times["torch.topk"] = min(times.get("torch.topk", float("inf")), peer)
     return times
 
 
+def walk_times() -> None:
+    """Prints what tree_accept from logits takes, its walk chained to its argmax and not."""
+    for batch in (1, 8, 32):
+        tokens = torch.randint(0, 9, (batch, 65), device="cuda")
+        parents = torch.arange(-1, 64, dtype=torch.int32, device="cuda").expand(batch, 65).contiguous()
+        target = torch.randn(batch, 65, 151936, device="cuda").bfloat16()
+        times = {}
+        for name, chained in (("not chained", False), ("chained", True)):
+            accept.CHAINED = chained
+            times[name] = min(graph_us([partial(accept.tree_walk, tokens, parents, target, 15)] * 4) for _ in range(2))
+        print(f"tree_accept from logits, batch {batch} | " + ", ".join(f"{n} {t:.1f}" for n, t in times.items()))
+
+
 def main(names: list[str], seconds: float) -> int:
-    """1 when a variant was wrong; tables go to stdout."""
+    """1 when a variant was wrong; times of all shapes, then of each kernel as far as the seconds go, go to stdout."""
     began = time.monotonic()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
-    names = names or list(VARIANTS)
+    names = names or list(ALL)
     for name in names:
-        print(f"  {name}: {VARIANTS[name]}")
-    right = checked(names, 0.75 * seconds)
-    columns = [*right, "torch.topk"]
-    print(f"µs by graph replays | {' | '.join(columns)}", flush=True)
+        print(f"  {name}: {ALL[name]}")
+    right = checked(names, 0.7 * seconds)
+    print("µs by graph replays", flush=True)
     for shape in SHAPES:
-        times = timed(shape, right)
-        print(f"{shape.name} | " + " | ".join(f"{times[c]:.1f}" if c in times else "–" for c in columns), flush=True)
-    print("\nµs of each kernel by the profiler (a chained kernel's time holds its waiting)")
-    for shape in SHAPES:
-        for name in [name for name in PROFILED if name in right]:
-            if time.monotonic() - began > seconds:
-                print("out of time for more")
-                return int(len(right) < len(names))
-            print(f"{shape.name}, {name}: {kernel_times(shape, VARIANTS[name])}", flush=True)
+        times = timed(shape, [name for name in right if name in variants(shape)])
+        print(f"{shape.name} | " + ", ".join(f"{name} {time:.1f}" for name, time in times.items()), flush=True)
+    walk_times()
+    print("\nµs of each kernel of the first variant by the profiler (a chained kernel's time holds its waiting)")
+    for shape in SHAPES if right else []:
+        if time.monotonic() - began > seconds:
+            print("out of time for more")
+            break
+        print(f"{shape.name}, {right[0]}: {kernel_times(shape, ALL[right[0]])}", flush=True)
     print(f"{time.monotonic() - began:.0f} s in all")
     return int(len(right) < len(names))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench.tune_build", description=__doc__)
-    parser.add_argument("variant", nargs="*", help=f"of {', '.join(VARIANTS)}; all by default")
-    parser.add_argument("--seconds", type=float, default=90.0, help="for all; checks may take 0.75 of it")
+    parser.add_argument("variant", nargs="*", help=f"of {', '.join(ALL)}; all by default")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all; checks may take 0.7 of it")
     parser.add_argument("--check", type=int, metavar="PART", help="only check one variant on one part of the shapes")
     arguments = parser.parse_args()
-    if unknown := [name for name in arguments.variant if name not in VARIANTS]:
+    if unknown := [name for name in arguments.variant if name not in ALL]:
         parser.error(f"no such variant: {', '.join(unknown)}")
     if arguments.check is not None:
         sys.exit(check(arguments.variant[0], arguments.check))

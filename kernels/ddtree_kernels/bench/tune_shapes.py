@@ -1,7 +1,4 @@
-"""What tune_build compares: variants, shapes, and the check that each must pass before it is timed.
-
-NOT YET RUN ON A GPU.
-"""
+"""What tune_build compares: variants, shapes, and the check that each must pass before it is timed."""
 
 from __future__ import annotations
 
@@ -19,50 +16,59 @@ from ddtree_kernels.ops.tree_build import launch, reference
 from ddtree_kernels.ops.tree_build.tree import DraftTree
 from ddtree_kernels.ops.tree_build.tuning import Tuning
 
-ALL = Tuning(pdl=True, lists=True, quick=True, lean=True)
+NOW = Tuning()
 VARIANTS = {
-    "now": Tuning(),
-    "pdl": Tuning(pdl=True),
-    "all but lists": dataclasses.replace(ALL, lists=False),
-    "all but pdl": dataclasses.replace(ALL, pdl=False),
-    "all but quick": dataclasses.replace(ALL, quick=False),
-    "all but lean": dataclasses.replace(ALL, lean=False),
-    "all": ALL,
-    "8 a nat": dataclasses.replace(ALL, per_nat=8),
-    "128 bins, 8 a nat": dataclasses.replace(ALL, bins=128, per_nat=8),
-    "32 bins": dataclasses.replace(ALL, bins=32),
-    "split 2048": dataclasses.replace(ALL, split=2048),
-    "split 8192": dataclasses.replace(ALL, split=8192),
-    "split 8192, 8 warps": dataclasses.replace(ALL, split=8192, warps=8),
+    "default": NOW,
+    "pdl always": dataclasses.replace(NOW, many_rows=1 << 20),
+    "16 bins, 2 a nat": dataclasses.replace(NOW, bins=16, per_nat=2),
 }
-VOCAB, DEPTH = 151936, 15
+"""Compared on all shapes."""
+SMALL_VARIANTS = {
+    "2 warps": dataclasses.replace(NOW, grow_warps=2),
+    "rest in four": dataclasses.replace(NOW, grow=0),
+    "by lists": dataclasses.replace(NOW, small=0),
+}
+"""Compared on the small vocabulary alone."""
+LARGE, SMALL, DEPTH = 151936, 512, 15
 REPLAYS = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One timed shape: requests, budget, whether the logits are noise alone; the part says which process checks it."""
+    """One timed shape: requests, budget, vocabulary, whether the logits are noise alone, logits in float32."""
 
     name: str
     batch: int
     budget: int
-    noise: bool
-    part: int
+    vocab: int = LARGE
+    noise: bool = False
+    exact: bool = False
 
 
 SHAPES = [
-    *(Shape(f"B {budget}", 1, budget, False, int(budget > 64)) for budget in (16, 64, 256, 1024)),
-    *(Shape(f"B {budget}, noise", 1, budget, True, int(budget > 64)) for budget in (16, 64, 256, 1024)),
-    Shape("batch 32, B 64", 32, 64, False, 0),
+    *(Shape(f"B {budget}", 1, budget) for budget in (16, 64, 256, 1024)),
+    *(Shape(f"B {budget}, noise", 1, budget, noise=True) for budget in (64, 256, 1024)),
+    *(Shape(f"batch {batch}, B 64", batch, 64) for batch in (4, 8, 16, 32)),
+    *(Shape(f"V 512, B {budget}", 1, budget, SMALL) for budget in (16, 32, 64, 128, 256)),
+    *(Shape(f"V 512, B {budget}, noise", 1, budget, SMALL, True) for budget in (16, 64, 256)),
+    Shape("V 512, B 64, float32", 1, 64, SMALL, False, True),
+    Shape("V 512, batch 8, B 64", 8, 64, SMALL),
 ]
 
 
+def variants(shape: Shape) -> dict[str, Tuning]:
+    """What is compared on this shape."""
+    return VARIANTS | (SMALL_VARIANTS if shape.vocab == SMALL else {})
+
+
 def inputs(shape: Shape, seed: int) -> torch.Tensor:
-    """[batch, 15, 151936] bfloat16 on the GPU."""
-    if not shape.noise:
-        return draft_logits(shape.batch, DEPTH, VOCAB, seed)
+    """[batch, 15, vocabulary] on the GPU: peaked or noise; over the small vocabulary normal of spread 4 or 1."""
+    if shape.vocab == LARGE and not shape.noise:
+        return draft_logits(shape.batch, DEPTH, LARGE, seed)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    return torch.randn(shape.batch, DEPTH, VOCAB, device="cuda", generator=generator).bfloat16()
+    logits = torch.randn(shape.batch, DEPTH, shape.vocab, device="cuda", generator=generator)
+    logits = logits if shape.noise else 4 * logits
+    return logits if shape.exact else logits.bfloat16()
 
 
 def wrong(shape: Shape, tuning: Tuning) -> str | None:
@@ -75,8 +81,8 @@ def wrong(shape: Shape, tuning: Tuning) -> str | None:
     sets, wanted = [inputs(shape, 1000 + seed) for seed in range(2)], []
     for x in sets:
         with poisoned():
-            full = launch.rank_tokens(x, shape.budget, shape.budget, prune=False, tuning=tuning)
-        log_probs, tokens = reference.top_log_probs(x, shape.budget)
+            full = launch.rank_tokens(x, shape.budget, min(shape.budget, shape.vocab), prune=False, tuning=tuning)
+        log_probs, tokens = reference.top_log_probs(x, min(shape.budget, shape.vocab))
         if not torch.equal(full.tokens.long(), tokens):
             return "top tokens differ from the reference's"
         if not torch.allclose(full.log_probs, log_probs, atol=1e-5, rtol=1e-5):

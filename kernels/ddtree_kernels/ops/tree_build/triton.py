@@ -1,4 +1,4 @@
-"""Kernels of tree_build: group maxima, exact top-k of a row, selection of the tree, links and visibility.
+"""Kernels of tree_build: ranked tokens of each row, a floor, the entries of the tree, their places and links.
 
 README.md beside this derives them. Every kernel is one launch without host synchronisation; scratch needs no clearing,
 because only written entries are read. Shapes are static, counts are read on the device.
@@ -28,7 +28,7 @@ def _clean(raw: tl.tensor) -> tl.tensor:
 def group_max_kernel(
     logits: tl.tensor,
     group_best: tl.tensor,
-    coarse_best: tl.tensor,
+    part_best: tl.tensor,
     part_sum: tl.tensor,
     stride_n: tl.tensor,
     stride_l: tl.tensor,
@@ -38,16 +38,13 @@ def group_max_kernel(
     exponent_scale: tl.tensor,
     GROUP: tl.constexpr,
     GROUPS_EACH: tl.constexpr,
-    COARSE_EACH: tl.constexpr,
-    LEAN: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One pass over the logits: the maximum of every group of GROUP tokens, coarser maxima, each split's sum of exp.
+    """One pass over the logits: the maximum of every group of GROUP tokens, each split's maximum and sum of exp.
 
-    The sum is relative to the split's own maximum, which is the maximum of its COARSE_EACH coarse maxima.
-    LEAN: as few instructions a token as can be, since at large batches these and not the bytes are the limit. A maximum
-    drops NaN by itself; in the sum NaN and +inf show in the result, and only then it is taken again with care,
-    from memory, so that the tokens need not be kept.
+    As few instructions a token as can be, since at large batches these and not the bytes are the limit. A maximum drops
+    NaN by itself; in the sum NaN and +inf show in the result, and only then it is taken again with care, from memory,
+    so that the tokens need not be kept.
     """
     lead(PDL)
     row = tl.program_id(1).to(tl.int64)
@@ -56,124 +53,23 @@ def group_max_kernel(
     group = split * GROUPS_EACH + tl.arange(0, GROUPS_EACH)
     token = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
     x = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
-    if not LEAN:
-        x = tl.where(x == x, x, float("-inf"))
     best = _clean(tl.max(x, axis=1))
     top = tl.max(best, axis=0)
     at = row * tl.num_programs(0) + split
     shift = tl.where(top == float("-inf"), 0.0, top * exponent_scale)
-    if LEAN:
-        total = tl.sum(tl.exp2(x * exponent_scale - shift))
-        if (total < 1e30) == 0:
-            again = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
-            total = tl.sum(_weight(tl.where(again == again, again, float("-inf")), exponent_scale, shift))
-        tl.store(part_sum + at, total)
-    else:
-        tl.store(part_sum + at, tl.sum(tl.sum(_weight(x, exponent_scale, shift), axis=1), axis=0))
+    total = tl.sum(tl.exp2(x * exponent_scale - shift))
+    if (total < 1e30) == 0:
+        again = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
+        total = tl.sum(_weight(tl.where(again == again, again, float("-inf")), exponent_scale, shift))
+    tl.store(part_sum + at, total)
+    tl.store(part_best + at, top)
     tl.store(group_best + row * groups + group, best, mask=group < groups)
-    if COARSE_EACH == 1:
-        tl.store(coarse_best + at, top)
-    else:
-        coarse = tl.max(tl.reshape(best, [COARSE_EACH, GROUPS_EACH // COARSE_EACH]), axis=1)
-        tl.store(coarse_best + at * COARSE_EACH + tl.arange(0, COARSE_EACH), coarse)
 
 
 @triton.jit
 def _weight(x: tl.tensor, exponent_scale: tl.tensor, shift: tl.tensor) -> tl.tensor:
     """exp of the distance to the maximum, 1 at most: +inf and rounding are held by the minimum."""
     return tl.exp2(tl.minimum(x * exponent_scale - shift, 0.0))
-
-
-@triton.jit
-def floor_kernel(
-    coarse_best: tl.tensor,
-    part_sum: tl.tensor,
-    row_shift: tl.tensor,
-    row_log_total: tl.tensor,
-    row_chain: tl.tensor,
-    step_counts: tl.tensor,
-    path_counts: tl.tensor,
-    floors: tl.tensor,
-    depth: tl.tensor,
-    splits: tl.tensor,
-    inverse_temperature: tl.tensor,
-    K: tl.constexpr,
-    BUDGET: tl.constexpr,
-    DEPTH_PAD: tl.constexpr,
-    SPLITS_PAD: tl.constexpr,
-    COARSE_EACH: tl.constexpr,
-    BINS: tl.constexpr,
-    PER_NAT: tl.constexpr,
-    PDL: tl.constexpr,
-) -> None:
-    """One request: log-sum-exp of its rows, the argmax chain's scores, and a score that the BUDGET best surely exceed.
-
-    Counts prefixes made of coarse groups' best tokens by what they lose against the argmax chain, in bins of
-    1 / PER_NAT nats, each token's loss rounded up: the counts of one level more are the convolution of the counts so
-    far with those of its tokens. All counted are real prefixes, none worse than its bin says, so BUDGET of them bound
-    the floor.
-    """
-    follow(PDL)
-    n = tl.program_id(0).to(tl.int64)
-    level = tl.arange(0, DEPTH_PAD)
-    part = tl.arange(0, SPLITS_PAD)
-    real_part = (level < depth)[:, None] & (part < splits)[None, :]
-    at = (n * depth + level)[:, None] * splits + part[None, :]
-    lane = tl.arange(0, SPLITS_PAD * COARSE_EACH)
-    real = (level < depth)[:, None] & (lane < splits * COARSE_EACH)[None, :]
-    x = tl.load(
-        coarse_best + (n * depth + level)[:, None] * (splits * COARSE_EACH) + lane[None, :],
-        mask=real,
-        other=float("-inf"),
-    )
-    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
-    part_top = tl.max(tl.reshape(z, [DEPTH_PAD, SPLITS_PAD, COARSE_EACH]), axis=2)
-    sums = tl.load(part_sum + at, mask=real_part, other=0.0)
-    top = tl.max(z, axis=1)
-    shift = tl.where(top == float("-inf"), 0.0, top)
-    log_total = tl.log(tl.maximum(tl.sum(sums * tl.exp(part_top - shift[:, None]), axis=1), 1.0))
-    chain_step = tl.minimum((top - shift) - log_total, 0.0)
-    chain = tl.cumsum(tl.where(level < depth, chain_step, 0.0), axis=0)
-    before = tl.where(level == 0, 0.0, chain - chain_step)
-    before = tl.where(before == before, before, float("-inf"))
-    tl.store(row_shift + n * depth + level, shift, mask=level < depth)
-    tl.store(row_log_total + n * depth + level, log_total, mask=level < depth)
-    tl.store(row_chain + n * depth + level, before, mask=level < depth)
-
-    step_counts += n * DEPTH_PAD * BINS
-    path_counts += n * (DEPTH_PAD + 1) * BINS
-    loss = (top[:, None] - z) * PER_NAT
-    near = real & (loss <= BINS - 2)
-    bin_of = tl.where(near, tl.ceil(loss), BINS - 1).to(tl.int32)  # the last bin is for what is not counted
-    bin_of = tl.reshape(level[:, None] * BINS + bin_of, [DEPTH_PAD * SPLITS_PAD * COARSE_EACH])
-    bins = tl.arange(0, BINS)
-    counts = tl.reshape(tl.histogram(bin_of, DEPTH_PAD * BINS), [DEPTH_PAD, BINS])
-    counts = tl.where(bins[None, :] < BINS - 1, counts, 0)
-    upto = tl.cumsum(counts, axis=1)
-    counts = tl.minimum(upto, K) - tl.minimum(upto - counts, K)  # no more than K tokens of a level are ever used
-    lane_at = level[:, None] * BINS + bins[None, :]
-    tl.store(step_counts + lane_at, counts.to(tl.float32))
-    tl.store(path_counts + bins, tl.where(bins == 0, 1.0, 0.0))
-    tl.debug_barrier()
-    apart = bins[:, None] - bins[None, :]
-    for d in range(depth):
-        step = tl.load(step_counts + d * BINS + bins)
-        paths = tl.load(path_counts + d * BINS + apart, mask=apart >= 0, other=0.0)
-        paths = tl.minimum(tl.sum(paths * step[None, :], axis=1), 1e5)
-        tl.store(path_counts + (d + 1) * BINS + bins, paths)
-        tl.debug_barrier()
-    many = tl.load(path_counts + BINS + lane_at, mask=(level < depth)[:, None], other=0.0)
-    score = chain[:, None] - bins[None, :].to(tl.float32) / PER_NAT
-    low = -64.0
-    high = 0.0
-    for _ in range(10):
-        middle = 0.5 * (low + high)
-        enough = tl.sum(tl.where(score >= middle, many, 0.0)) >= BUDGET
-        low = tl.where(enough, middle, low)
-        high = tl.where(enough, high, middle)
-    # sums were taken in another order than the tree's
-    floor = low - 1e-3 - 1e-5 * tl.abs(low)
-    tl.store(floors + n, tl.where(low > -64.0, floor, float("-inf")))
 
 
 @triton.jit
@@ -192,196 +88,10 @@ def _value(key: tl.tensor, SHIFT: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def _kth_largest(key: tl.tensor, k: tl.tensor, BITS: tl.constexpr) -> tl.tensor:
-    """The k-th largest key, bit by bit; at least k keys must be real, padding is LOWEST."""
-    lowest: tl.constexpr = -(1 << (BITS - 1))
-    found = tl.where(tl.sum((key >= 0).to(tl.int32), axis=0) >= k, 0, lowest)
-    step = 1 << (BITS - 2)
-    for _ in range(BITS - 1):
-        higher = found + step
-        found = tl.where(tl.sum((key >= higher).to(tl.int32), axis=0) >= k, higher, found)
-        step = step >> 1
-    return found
-
-
-@triton.jit
-def _places(key: tl.tensor, k: tl.tensor, BITS: tl.constexpr, WIDE: tl.constexpr) -> tl.tensor:
-    """Where each of the k best keys goes in a list of k in index order, -1 for the rest; ties go to the lower index."""
-    kth = _kth_largest(key, k, BITS)
-    above = key > kth
-    equal = key == kth
-    # both running counts in one scan
-    if WIDE:
-        packed = tl.cumsum(above.to(tl.int64) + (equal.to(tl.int64) << 32), axis=0)
-        seen_above = (packed & 0xFFFFFFFF).to(tl.int32)
-        seen_equal = (packed >> 32).to(tl.int32)
-    else:
-        packed = tl.cumsum(above.to(tl.int32) + (equal.to(tl.int32) << 16), axis=0)
-        seen_above = packed & 0xFFFF
-        seen_equal = packed >> 16
-    wanted = k - tl.sum(above.to(tl.int32), axis=0)
-    chosen = above | (equal & (seen_equal <= wanted))
-    return tl.where(chosen, seen_above + tl.minimum(seen_equal, wanted) - 1, -1)
-
-
-@triton.jit
 def _log_prob(x: tl.tensor, inverse_temperature: tl.tensor, shift: tl.tensor, log_total: tl.tensor) -> tl.tensor:
     """log p of cleaned logits."""
     z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
     return tl.minimum((z - shift) - log_total, 0.0)
-
-
-@triton.jit
-def _ranked(
-    found_key: tl.tensor,
-    found_token: tl.tensor,
-    top_log_prob: tl.tensor,
-    top_token: tl.tensor,
-    many: tl.tensor,
-    inverse_temperature: tl.tensor,
-    shift: tl.tensor,
-    log_total: tl.tensor,
-    SIZE: tl.constexpr,
-    SHIFT: tl.constexpr,
-) -> None:
-    """Writes the found tokens in rank order: higher logit, then lower token."""
-    slot = tl.arange(0, SIZE)
-    key = tl.load(found_key + slot, mask=slot < many, other=0)
-    token = tl.load(found_token + slot, mask=slot < many, other=0)
-    both = ((~key).to(tl.int64) << 32) | token.to(tl.int64)
-    both = tl.sort(tl.where(slot < many, both, HIGHEST64))
-    x = _value(~((both >> 32).to(tl.int32)), SHIFT)
-    tl.store(top_log_prob + slot, _log_prob(x, inverse_temperature, shift, log_total), mask=slot < many)
-    tl.store(top_token + slot, (both & 0xFFFFFFFF).to(tl.int32), mask=slot < many)
-
-
-@triton.jit
-def row_top_kernel(
-    logits: tl.tensor,
-    group_best: tl.tensor,
-    row_shift: tl.tensor,
-    row_log_total: tl.tensor,
-    row_chain: tl.tensor,
-    floors: tl.tensor,
-    group_list: tl.tensor,
-    found_key: tl.tensor,
-    found_token: tl.tensor,
-    top_log_prob: tl.tensor,
-    top_token: tl.tensor,
-    lengths: tl.tensor,
-    stride_n: tl.tensor,
-    stride_l: tl.tensor,
-    depth: tl.tensor,
-    vocab: tl.tensor,
-    groups: tl.tensor,
-    inverse_temperature: tl.tensor,
-    K: tl.constexpr,
-    K_GROUPS: tl.constexpr,
-    K_PAD: tl.constexpr,
-    GROUP: tl.constexpr,
-    GROUPS_PAD: tl.constexpr,
-    CHUNK: tl.constexpr,
-    SMALL: tl.constexpr,
-    SHIFT: tl.constexpr,
-    WIDE: tl.constexpr,
-    PDL: tl.constexpr,
-) -> None:
-    """One row: its best tokens in rank order with their log-probabilities, K at most.
-
-    Only tokens that the floor leaves a chance are wanted: those of the groups whose maximum has one. Where they are too
-    many, the K best; these lie in the K groups with the best maxima, so only those are read again.
-    """
-    follow(PDL)
-    BITS: tl.constexpr = 32 - SHIFT
-    lowest: tl.constexpr = -(1 << (BITS - 1))
-    row = tl.program_id(0).to(tl.int64)
-    shift = tl.load(row_shift + row)
-    log_total = tl.load(row_log_total + row)
-    # what a prefix that ends here may lose; slack for sums in another order
-    floor = tl.load(floors + row // depth)
-    least = floor - tl.load(row_chain + row) - 1e-3 - 1e-5 * tl.abs(floor)
-    least = tl.where((least == least) & (floor > float("-inf")), least, float("-inf"))
-    base = logits + (row // depth) * stride_n + (row % depth) * stride_l
-    group_list += row * K_PAD
-    found_key += row * K_PAD
-    found_token += row * K_PAD
-    top_log_prob += row * K
-    top_token += row * K
-
-    group = tl.arange(0, GROUPS_PAD)
-    best = tl.load(group_best + row * groups + group, mask=group < groups, other=float("-inf"))
-    top = tl.max(best, axis=0)
-    lp = _log_prob(best, inverse_temperature, shift, log_total)
-    chance = (group < groups) & ((lp > least) | (best == top)) & (best > float("-inf"))
-    grouped = tl.sum(chance.to(tl.int32), axis=0)
-    many = tl.full([], 0, tl.int32)
-    if grouped <= K_GROUPS:
-        place = tl.cumsum(chance.to(tl.int32), axis=0) - 1
-        tl.store(group_list + place, group, mask=chance)
-        tl.debug_barrier()
-        for start in range(0, grouped, CHUNK):
-            slot = start + tl.arange(0, CHUNK)
-            member = tl.load(group_list + slot, mask=slot < grouped, other=0)
-            token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-            real = (slot[:, None] < grouped) & (token < vocab)
-            x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
-            better = _log_prob(x, inverse_temperature, shift, log_total) > least
-            good = tl.reshape(real & (better | (x == top)) & (x > float("-inf")), [CHUNK * GROUP])
-            at = many + tl.cumsum(good.to(tl.int32), axis=0) - 1
-            good = good & (at < K_PAD)
-            tl.store(found_key + at, tl.reshape(_key(x, SHIFT), [CHUNK * GROUP]), mask=good)
-            tl.store(found_token + at, tl.reshape(token, [CHUNK * GROUP]), mask=good)
-            many = tl.max(tl.where(good, at, many - 1), axis=0) + 1
-    # a full list may have been cut; K itself would be exact only by luck
-    if (grouped > K_GROUPS) | (many > K) | (many == K_PAD):
-        best_key = tl.where(group < groups, _key(best, SHIFT), lowest)
-        place = _places(best_key, K_GROUPS, BITS, WIDE)
-        tl.debug_barrier()
-        tl.store(group_list + place, group, mask=place >= 0)
-        tl.debug_barrier()
-        slot = tl.arange(0, K_PAD)
-        member = tl.load(group_list + slot, mask=slot < K_GROUPS, other=0)
-        token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-        real = (slot[:, None] < K_GROUPS) & (token < vocab)
-        x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
-        key = tl.reshape(tl.where(real, _key(x, SHIFT), lowest), [K_PAD * GROUP])
-        place = _places(key, K, BITS, WIDE)
-        tl.store(found_key + place, key, mask=place >= 0)
-        tl.store(found_token + place, tl.reshape(token, [K_PAD * GROUP]), mask=place >= 0)
-        many = tl.full([], K, tl.int32)
-    tl.store(lengths + row, many)
-    tl.debug_barrier()
-    if SMALL < K_PAD:
-        if many <= SMALL:
-            _ranked(
-                found_key,
-                found_token,
-                top_log_prob,
-                top_token,
-                many,
-                inverse_temperature,
-                shift,
-                log_total,
-                SMALL,
-                SHIFT,
-            )
-        else:
-            _ranked(
-                found_key,
-                found_token,
-                top_log_prob,
-                top_token,
-                many,
-                inverse_temperature,
-                shift,
-                log_total,
-                K_PAD,
-                SHIFT,
-            )
-    else:
-        _ranked(
-            found_key, found_token, top_log_prob, top_token, many, inverse_temperature, shift, log_total, K_PAD, SHIFT
-        )
 
 
 @triton.jit
@@ -429,15 +139,72 @@ def row_stats_kernel(
     tl.store(found + row, 0)
 
     loss = (top - tl.minimum(best * inverse_temperature, FLOAT32_MAX)) * PER_NAT
-    near = (group < groups) & (loss <= BINS - 2)
-    bin_of = tl.where(near, tl.ceil(loss), BINS - 1).to(tl.int32)  # the last bin is for what is not counted
+    upto = _count_losses(loss, group < groups, step_counts + row * BINS, K, BINS)
     bins = tl.arange(0, BINS)
-    counts = tl.where(bins < BINS - 1, tl.histogram(bin_of, BINS), 0)
-    upto = tl.cumsum(counts, axis=0)
     edge = tl.min(tl.where((upto >= K) & (bins < BINS - 1), bins, BINS), axis=0)
     tl.store(row_edge + row, tl.where(edge < BINS, edge.to(tl.float32), float("inf")))
+
+
+@triton.jit
+def _count_losses(
+    loss: tl.tensor, real: tl.tensor, step_counts: tl.tensor, K: tl.constexpr, BINS: tl.constexpr
+) -> tl.tensor:
+    """Stores how many of the real losses fall into each bin, K in all at most; returns the running count without it."""
+    bin_of = tl.where(real & (loss <= BINS - 2), tl.ceil(loss), BINS - 1).to(tl.int32)
+    bins = tl.arange(0, BINS)
+    counts = tl.where(bins < BINS - 1, tl.histogram(bin_of, BINS), 0)  # the last bin is for what is not counted
+    upto = tl.cumsum(counts, axis=0)
     counts = tl.minimum(upto, K) - tl.minimum(upto - counts, K)  # no more than K tokens of a level are ever used
-    tl.store(step_counts + row * BINS + bins, counts.to(tl.float32))
+    tl.store(step_counts + bins, counts.to(tl.float32))
+    return upto
+
+
+@triton.jit
+def order_kernel(
+    logits: tl.tensor,
+    top_log_prob: tl.tensor,
+    top_token: tl.tensor,
+    lengths: tl.tensor,
+    row_step: tl.tensor,
+    step_counts: tl.tensor,
+    stride_n: tl.tensor,
+    stride_l: tl.tensor,
+    depth: tl.tensor,
+    vocab: tl.tensor,
+    inverse_temperature: tl.tensor,
+    K: tl.constexpr,
+    VOCAB_PAD: tl.constexpr,
+    EACH: tl.constexpr,
+    BINS: tl.constexpr,
+    PER_NAT: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """EACH tokens of one row of a small vocabulary: a token's rank is the number of tokens before it, K are kept.
+
+    Every program reads the whole row and takes its log-sum-exp; the first also counts losses as row_stats does.
+    """
+    lead(PDL)
+    row = tl.program_id(1).to(tl.int64)
+    base = logits + (row // depth) * stride_n + (row % depth) * stride_l
+    token = tl.arange(0, VOCAB_PAD)
+    own_token = tl.program_id(0) * EACH + tl.arange(0, EACH)
+    x = _clean(tl.load(base + token, mask=token < vocab, other=float("-inf")))
+    own = _clean(tl.load(base + own_token, mask=own_token < vocab, other=float("-inf")))
+    z = tl.minimum(x * inverse_temperature, FLOAT32_MAX)
+    top = tl.max(z, axis=0)
+    shift = tl.where(top == float("-inf"), 0.0, top)
+    log_total = tl.log(tl.maximum(tl.sum(tl.exp(z - shift), axis=0), 1.0))
+    ahead = (x[None, :] > own[:, None]) | ((x[None, :] == own[:, None]) & (token[None, :] < own_token[:, None]))
+    rank = tl.sum(ahead.to(tl.int32), axis=1)
+    chosen = (own_token < vocab) & (rank < K)
+    out = row * K + rank
+    tl.store(top_log_prob + out, _log_prob(own, inverse_temperature, shift, log_total), mask=chosen)
+    tl.store(top_token + out, own_token, mask=chosen)
+    if tl.program_id(0) == 0:
+        some = tl.sum((x > float("-inf")).to(tl.int32), axis=0)
+        tl.store(lengths + row, tl.minimum(some, K))
+        tl.store(row_step + row, tl.minimum((top - shift) - log_total, 0.0))
+        _count_losses((top - z) * PER_NAT, token < vocab, step_counts + row * BINS, K, BINS)
 
 
 @triton.jit
@@ -454,45 +221,71 @@ def floor_of_counts_kernel(
     PER_NAT: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """One request: the argmax chain's scores, and a score that the BUDGET best surely exceed.
-
-    Counts prefixes by what they lose against the argmax chain: those of one level more are the convolution of the
-    counts so far with those of its tokens. All counted are real prefixes, none worse than its bin says, so BUDGET of
-    them bound the floor. The counts so far stay in registers; the next level's come from memory one step ahead.
-    """
+    """One request: the argmax chain's scores before each level, and the floor."""
     follow(PDL)
     n = tl.program_id(0).to(tl.int64)
     level = tl.arange(0, DEPTH_PAD)
     chain_step = tl.load(row_step + n * depth + level, mask=level < depth, other=0.0)
-    bins = tl.arange(0, BINS)
-    apart = bins[:, None] - bins[None, :]
-    step_counts += n * depth * BINS
-    path_counts += n * depth * BINS
-    step = tl.load(step_counts + apart, mask=apart >= 0, other=0.0)
     chain = tl.cumsum(chain_step, axis=0)
     before = tl.where(level == 0, 0.0, chain - chain_step)
     before = tl.where(before == before, before, float("-inf"))
     tl.store(row_chain + n * depth + level, before, mask=level < depth)
-    paths = tl.where(bins == 0, 1.0, 0.0)
-    for d in range(depth):
-        ahead = tl.load(step_counts + tl.minimum(d + 1, depth - 1) * BINS + apart, mask=apart >= 0, other=0.0)
-        paths = tl.minimum(tl.sum(step * paths[None, :], axis=1), 1e5)
-        tl.store(path_counts + d * BINS + bins, paths)
-        step = ahead
+    at = n * depth * BINS
+    floor = _floor(chain, step_counts + at, path_counts + at, depth, BUDGET, DEPTH_PAD, BINS, PER_NAT)
+    tl.store(floors + n, floor)
+
+
+@triton.jit
+def _floor(
+    chain: tl.tensor,
+    step_counts: tl.tensor,
+    path_counts: tl.tensor,
+    depth: tl.tensor,
+    BUDGET: tl.constexpr,
+    DEPTH_PAD: tl.constexpr,
+    BINS: tl.constexpr,
+    PER_NAT: tl.constexpr,
+) -> tl.tensor:
+    """A score that the BUDGET best prefixes of one request surely exceed; -inf where none was found.
+
+    Counts prefixes by what they lose against the argmax chain: those of one level more are the convolution of the
+    counts so far with those of its tokens. All counted are real prefixes, none worse than its bin says, so BUDGET of
+    them bound the floor. The counts so far stay in registers, in turn reversed and not: so every level's matrix is
+    symmetric, one level's sums run down it and the next one's across, and nothing has to change its place.
+    """
+    bins = tl.arange(0, BINS)
+    both = bins[:, None] + bins[None, :] - (BINS - 1)
+    last = depth - 1
+    down = tl.load(step_counts + both, mask=both >= 0, other=0.0)
+    across = tl.load(step_counts + tl.minimum(1, last) * BINS - both, mask=both <= 0, other=0.0)
+    backward = tl.where(bins == BINS - 1, 1.0, 0.0)  # backward[b]: paths that lose BINS - 1 - b
+    for d in range(0, depth, 2):
+        down_after = tl.load(step_counts + tl.minimum(d + 2, last) * BINS + both, mask=both >= 0, other=0.0)
+        across_after = tl.load(step_counts + tl.minimum(d + 3, last) * BINS - both, mask=both <= 0, other=0.0)
+        forward = tl.minimum(tl.sum(down * backward[:, None], axis=0), 1e5)
+        tl.store(path_counts + d * BINS + bins, forward)
+        backward = tl.minimum(tl.sum(across * forward[None, :], axis=1), 1e5)
+        tl.store(path_counts + (d + 1) * BINS + (BINS - 1) - bins, backward, mask=bins < (last - d) * BINS)
+        down = down_after
+        across = across_after
     tl.debug_barrier()
+    level = tl.arange(0, DEPTH_PAD)
     lane_at = level[:, None] * BINS + bins[None, :]
     many = tl.load(path_counts + lane_at, mask=(level < depth)[:, None], other=0.0)
     score = chain[:, None] - bins[None, :].to(tl.float32) / PER_NAT
-    low = -64.0
-    high = 0.0
-    for _ in range(10):
-        middle = 0.5 * (low + high)
-        enough = tl.sum(tl.where(score >= middle, many, 0.0)) >= BUDGET
-        low = tl.where(enough, middle, low)
-        high = tl.where(enough, high, middle)
+    many = tl.reshape(many, [1, DEPTH_PAD * BINS])
+    score = tl.reshape(score, [1, DEPTH_PAD * BINS])
+    part = tl.arange(0, 8)
+    low = tl.full([], -64.0, tl.float32)
+    width = tl.full([], 8.0, tl.float32)
+    for _ in range(4):
+        tried = low + width * part.to(tl.float32)
+        reached = tl.sum(tl.where(score >= tried[:, None], many, 0.0), axis=1)
+        low = tl.max(tl.where((reached >= BUDGET) | (part == 0), tried, -64.0), axis=0)
+        width = width * 0.125
     # sums were taken in another order than the tree's
     floor = low - 1e-3 - 1e-5 * tl.abs(low)
-    tl.store(floors + n, tl.where(low > -64.0, floor, float("-inf")))
+    return tl.where(low > -64.0, floor, float("-inf"))
 
 
 @triton.jit
@@ -507,6 +300,7 @@ def gather_kernel(
     floors: tl.tensor,
     found: tl.tensor,
     listed: tl.tensor,
+    group_list: tl.tensor,
     stride_n: tl.tensor,
     stride_l: tl.tensor,
     depth: tl.tensor,
@@ -514,14 +308,14 @@ def gather_kernel(
     groups: tl.tensor,
     inverse_temperature: tl.tensor,
     GROUP: tl.constexpr,
+    GROUPS_EACH: tl.constexpr,
     EACH: tl.constexpr,
-    STEPS: tl.constexpr,
     ROOM: tl.constexpr,
     SHIFT: tl.constexpr,
     PER_NAT: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """EACH * STEPS groups of one row: lists the tokens that may be of use, in no order, as (order of the logit, token).
+    """GROUPS_EACH groups of one row: lists the tokens that may be of use, unordered, as (order of the logit, token).
 
     Of use are those that the floor leaves a chance and that may be among the row's K best. `found` counts all of them;
     where they are more than ROOM the list is not complete.
@@ -529,31 +323,33 @@ def gather_kernel(
     follow(PDL)
     row = tl.program_id(1).to(tl.int64)
     base = logits + (row // depth) * stride_n + (row % depth) * stride_l
-    first = tl.program_id(0) * (EACH * STEPS)
-    all_of = first + tl.arange(0, EACH * STEPS)
-    best_of = tl.load(group_best + row * groups + all_of, mask=all_of < groups, other=float("-inf"))
+    first = tl.program_id(0) * GROUPS_EACH
+    group = first + tl.arange(0, GROUPS_EACH)
+    best = tl.load(group_best + row * groups + group, mask=group < groups, other=float("-inf"))
     top = tl.load(row_top + row)
     shift = tl.load(row_shift + row)
     log_total = tl.load(row_log_total + row)
     edge = tl.load(row_edge + row)
     least = _least(tl.load(floors + row // depth), tl.load(row_chain + row))
-    chances = _useful(best_of, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
-    if tl.max(chances.to(tl.int32), axis=0) > 0:
-        for step in range(STEPS):
-            group = first + step * EACH + tl.arange(0, EACH)
-            best = tl.load(group_best + row * groups + group, mask=group < groups, other=float("-inf"))
-            chance = _useful(best, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
-            if tl.max(chance.to(tl.int32), axis=0) > 0:
-                token = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-                real = chance[:, None] & (token < vocab)
-                x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
-                good = _useful(x, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
-                good = tl.reshape(good, [EACH * GROUP])
-                place = tl.cumsum(good.to(tl.int32), axis=0) - 1
-                many = tl.sum(good.to(tl.int32), axis=0)
-                place += tl.atomic_add(found + row, many, sem="relaxed")
-                both = ((~_key(x, SHIFT)).to(tl.int64) << 32) | token.to(tl.int64)
-                tl.store(listed + row * ROOM + place, tl.reshape(both, [EACH * GROUP]), mask=good & (place < ROOM))
+    chance = _useful(best, top, shift, log_total, edge, least, inverse_temperature, PER_NAT).to(tl.int32)
+    grouped = tl.sum(chance, axis=0)
+    if grouped > 0:
+        group_list += row * groups + first
+        tl.store(group_list + tl.cumsum(chance, axis=0) - 1, group, mask=chance > 0)
+        tl.debug_barrier()
+        for start in range(0, grouped, EACH):
+            slot = start + tl.arange(0, EACH)
+            member = tl.load(group_list + slot, mask=slot < grouped, other=0)
+            token = member[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+            real = (slot < grouped)[:, None] & (token < vocab)
+            x = _clean(tl.load(base + token, mask=real, other=float("-inf")))
+            good = _useful(x, top, shift, log_total, edge, least, inverse_temperature, PER_NAT)
+            good = tl.reshape(good, [EACH * GROUP])
+            place = tl.cumsum(good.to(tl.int32), axis=0) - 1
+            many = tl.sum(good.to(tl.int32), axis=0)
+            place += tl.atomic_add(found + row, many, sem="relaxed")
+            both = ((~_key(x, SHIFT)).to(tl.int64) << 32) | token.to(tl.int64)
+            tl.store(listed + row * ROOM + place, tl.reshape(both, [EACH * GROUP]), mask=good & (place < ROOM))
 
 
 @triton.jit
@@ -775,6 +571,25 @@ def _how_many(
 
 
 @triton.jit
+def _how_many_near(
+    add: tl.tensor, row: tl.tensor, floor: tl.tensor, length: tl.tensor, SIZE: tl.constexpr
+) -> tl.tensor:
+    """As _how_many, strictly above, of the row's first SIZE entries: in two steps, each one's loads at once."""
+    STEPS: tl.constexpr = 8 if SIZE <= 64 else 16
+    STRIDE: tl.constexpr = SIZE // STEPS
+    low = tl.zeros(add.shape, tl.int32)
+    for step in tl.static_range(1, STEPS):
+        at = step * STRIDE - 1
+        low += (add + tl.load(row + at, mask=length > at, other=float("-inf")) > floor).to(tl.int32)
+    low = low * STRIDE
+    many = low
+    for step in tl.static_range(STRIDE):
+        at = low + step
+        many += (add + tl.load(row + at, mask=length > at, other=float("-inf")) > floor).to(tl.int32)
+    return many
+
+
+@triton.jit
 def _row_of(ends: tl.tensor, slot: tl.tensor, rows: tl.tensor, steps: tl.tensor) -> tl.tensor:
     """For each slot the number of running ends that are at or below it: the parent it belongs to."""
     low = tl.zeros(slot.shape, tl.int32)
@@ -814,34 +629,68 @@ def expand_kernel(
     MOST: tl.constexpr,
     ROOM: tl.constexpr,
     SPINE: tl.constexpr,
-    QUICK: tl.constexpr,
+    NEAR: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
+    """One request: the entries of its tree, see _expand."""
+    follow(PDL)
+    n = tl.program_id(0).to(tl.int64)
+    entries, levels, chained = _expand(
+        log_probs + n * depth * K,
+        lengths + n * depth,
+        tl.load(floors + n),
+        score + n * ROOM,
+        parent + n * ROOM,
+        rank + n * ROOM,
+        child + n * ROOM,
+        level_start + n * (depth + 2),
+        ends + n * MOST,
+        depth,
+        K,
+        BUDGET,
+        LANES,
+        MOST,
+        SPINE,
+        NEAR,
+    )
+    tl.store(totals + n * 3, entries)
+    tl.store(totals + n * 3 + 1, levels)
+    tl.store(totals + n * 3 + 2, chained)
+
+
+@triton.jit
+def _expand(
+    log_probs: tl.tensor,
+    lengths: tl.tensor,
+    floor: tl.tensor,
+    score: tl.tensor,
+    parent: tl.tensor,
+    rank: tl.tensor,
+    child: tl.tensor,
+    level_start: tl.tensor,
+    ends: tl.tensor,
+    depth: tl.tensor,
+    K: tl.constexpr,
+    BUDGET: tl.constexpr,
+    LANES: tl.constexpr,
+    MOST: tl.constexpr,
+    SPINE: tl.constexpr,
+    NEAR: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """One request: every prefix above the floor, level by level, each level in lexicographic order of its ranks.
 
     Entry 0 is the root. Children of one parent lie together in order of rank, so (level, position) is the tie rule.
-    A level of fewer than QUICK entries below no more than QUICK is made without going through memory: its parents'
+    A level of fewer than NEAR entries below no more than NEAR is made without going through memory: its parents'
     scores are kept from the level before, a slot's parent is the number of running ends up to it, counted by histogram.
+    Returns how many entries there are with the root, how many levels, and how many of those the spine reaches.
     """
-    follow(PDL)
-    n = tl.program_id(0).to(tl.int64)
-    log_probs += n * depth * K
-    lengths += n * depth
-    score += n * ROOM
-    parent += n * ROOM
-    rank += n * ROOM
-    child += n * ROOM
-    level_start += n * (depth + 2)
-    ends += n * MOST
     lane = tl.arange(0, LANES)
-    floor = tl.load(floors + n)
     tl.store(score, 0.0)
     tl.store(child, -1)
     tl.store(level_start, 0)
     tl.store(level_start + 1, 1)
     chained = tl.full([], 0, tl.int32)
     along = tl.full([], 0.0, tl.float32)
-    NEAR: tl.constexpr = QUICK if QUICK > 0 else 16
     near = tl.arange(0, NEAR)
     kept = tl.zeros([NEAR], tl.float32)  # scores of this level's parents, where held
     held = tl.full([], 1, tl.int32)
@@ -863,16 +712,16 @@ def expand_kernel(
             forced = ((along > float("-inf")) & (level < BUDGET)).to(tl.int32)
             chained += forced
         next_start = start + rows
-        total = tl.full([], QUICK, tl.int32)
+        total = tl.full([], NEAR, tl.int32)
         each = tl.zeros([NEAR], tl.int32)
-        if rows <= QUICK:
+        if rows <= NEAR:
             if held == 0:
                 kept = tl.load(score + start + near, mask=near < rows, other=float("-inf"))
-            each = tl.where(near < rows, _how_many(kept, row, floor, length, steps, True), 0)
+            each = tl.where(near < rows, _how_many_near(kept, row, floor, length, NEAR), 0)
             if SPINE:
                 each = tl.maximum(each, tl.where(near == 0, forced, 0))
             total = tl.sum(each, axis=0)
-        if total < QUICK:
+        if total < NEAR:
             upto = tl.cumsum(each, axis=0)
             # ends beyond the parents go to the last place, which no slot reaches
             whose = tl.cumsum(tl.histogram(tl.where(near < rows, upto, NEAR - 1), NEAR), axis=0)
@@ -951,9 +800,7 @@ def expand_kernel(
         level += 1
         tl.store(level_start + level + 1, start + rows)
         tl.debug_barrier()
-    tl.store(totals + n * 3, start + rows)
-    tl.store(totals + n * 3 + 1, level)
-    tl.store(totals + n * 3 + 2, chained)
+    return start + rows, level, chained
 
 
 @triton.jit
@@ -980,20 +827,65 @@ def rank_kernel(
     SPINE: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """Entries of one request: each one's place in the tree is how many entries come before it."""
+    """Entries of one request get their places in the tree, see _rank."""
     follow(PDL)
     n = tl.program_id(1).to(tl.int64)
-    score += n * ROOM
-    rank += n * ROOM
-    node_of += n * ROOM
-    level_start += n * (depth + 2)
-    size: tl.constexpr = BUDGET + 1
-    entries = tl.load(totals + n * 3)
-    levels = tl.load(totals + n * 3 + 1)
-    chained = tl.load(totals + n * 3 + 2)
+    out = n * (BUDGET + 1)
+    _rank(
+        score + n * ROOM,
+        rank + n * ROOM,
+        level_start + n * (depth + 2),
+        tl.load(totals + n * 3),
+        tl.load(totals + n * 3 + 1),
+        tl.load(totals + n * 3 + 2),
+        top_token + n * depth * K,
+        root_tokens + n,
+        node_of + n * ROOM,
+        entry_of + out,
+        tokens + out,
+        depths + out,
+        scores + out,
+        counts + n,
+        tl.program_id(0),
+        tl.num_programs(0),
+        K,
+        BUDGET,
+        EACH,
+        CHUNK,
+        DEPTH_PAD,
+        SPINE,
+    )
+
+
+@triton.jit
+def _rank(
+    score: tl.tensor,
+    rank: tl.tensor,
+    level_start: tl.tensor,
+    entries: tl.tensor,
+    levels: tl.tensor,
+    chained: tl.tensor,
+    top_token: tl.tensor,
+    root_tokens: tl.tensor,
+    node_of: tl.tensor,
+    entry_of: tl.tensor,
+    tokens: tl.tensor,
+    depths: tl.tensor,
+    scores: tl.tensor,
+    counts: tl.tensor,
+    part: tl.tensor,
+    parts: tl.tensor,
+    K: tl.constexpr,
+    BUDGET: tl.constexpr,
+    EACH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    DEPTH_PAD: tl.constexpr,
+    SPINE: tl.constexpr,
+) -> None:
+    """One of the parts of a request's entries: each one's place in the tree is how many entries come before it."""
     step = tl.arange(0, DEPTH_PAD)
     begins = tl.load(level_start + 1 + step, mask=step < levels, other=0x7FFFFFFF)  # of depth step + 1
-    for first in range(1 + tl.program_id(0) * EACH, entries, tl.num_programs(0) * EACH):
+    for first in range(1 + part * EACH, entries, parts * EACH):
         entry = first + tl.arange(0, EACH)
         live = entry < entries
         own = tl.load(score + entry, mask=live, other=float("-inf"))
@@ -1021,19 +913,18 @@ def rank_kernel(
         node = before + 1
         tl.store(node_of + entry, tl.where(chosen, node, -1), mask=live)
         at = tl.load(rank + entry, mask=chosen, other=0)
-        token = tl.load(top_token + (n * depth + depth_of - 1) * K + at, mask=chosen, other=0)
-        out = n * size + node
-        tl.store(entry_of + out, entry, mask=chosen)
-        tl.store(tokens + out, token.to(tl.int64), mask=chosen)
-        tl.store(depths + out, depth_of, mask=chosen)
-        tl.store(scores + out, own, mask=chosen)
-    if tl.program_id(0) == 0:
+        token = tl.load(top_token + (depth_of - 1) * K + at, mask=chosen, other=0)
+        tl.store(entry_of + node, entry, mask=chosen)
+        tl.store(tokens + node, token.to(tl.int64), mask=chosen)
+        tl.store(depths + node, depth_of, mask=chosen)
+        tl.store(scores + node, own, mask=chosen)
+    if part == 0:
         tl.store(node_of, 0)
-        tl.store(entry_of + n * size, 0)
-        tl.store(tokens + n * size, tl.load(root_tokens + n).to(tl.int64))
-        tl.store(depths + n * size, 0)
-        tl.store(scores + n * size, 0.0)
-        tl.store(counts + n, tl.minimum(entries, BUDGET + 1))
+        tl.store(entry_of, 0)
+        tl.store(tokens, tl.load(root_tokens).to(tl.int64))
+        tl.store(depths, 0)
+        tl.store(scores, 0.0)
+        tl.store(counts, tl.minimum(entries, BUDGET + 1))
 
 
 @triton.jit
@@ -1050,7 +941,6 @@ def links_kernel(
     visibility: tl.tensor,
     first_child: tl.tensor,
     next_sibling: tl.tensor,
-    depth: tl.tensor,
     NODES: tl.constexpr,
     ROOM: tl.constexpr,
     WORDS: tl.constexpr,
@@ -1058,40 +948,204 @@ def links_kernel(
     EACH: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
-    """EACH nodes of one request: parent, ancestors' bits, first child, next sibling; and the padding of all outputs."""
+    """EACH nodes of one request, see _links."""
     follow(PDL)
     n = tl.program_id(1).to(tl.int64)
-    parent += n * ROOM
-    child += n * ROOM
-    node_of += n * ROOM
-    entries = tl.load(totals + n * 3)
-    node = tl.program_id(0) * EACH + tl.arange(0, EACH)
+    out = n * NODES
+    _links(
+        parent + n * ROOM,
+        child + n * ROOM,
+        tl.load(totals + n * 3),
+        tl.load(totals + n * 3 + 1),
+        node_of + n * ROOM,
+        entry_of + out,
+        tokens + out,
+        parents + out,
+        depths + out,
+        scores + out,
+        visibility + out * WORDS,
+        first_child + out,
+        next_sibling + out,
+        tl.program_id(0) * EACH,
+        NODES,
+        WORDS,
+        WORDS_PAD,
+        EACH,
+    )
+
+
+@triton.jit
+def _links(
+    parent: tl.tensor,
+    child: tl.tensor,
+    entries: tl.tensor,
+    levels: tl.tensor,
+    node_of: tl.tensor,
+    entry_of: tl.tensor,
+    tokens: tl.tensor,
+    parents: tl.tensor,
+    depths: tl.tensor,
+    scores: tl.tensor,
+    visibility: tl.tensor,
+    first_child: tl.tensor,
+    next_sibling: tl.tensor,
+    first: tl.tensor,
+    NODES: tl.constexpr,
+    WORDS: tl.constexpr,
+    WORDS_PAD: tl.constexpr,
+    EACH: tl.constexpr,
+) -> None:
+    """EACH nodes of one request: parent, ancestors' bits, first child, next sibling; and the padding of all outputs."""
+    node = first + tl.arange(0, EACH)
     live = node < tl.minimum(entries, NODES)
-    out = n * NODES + node
-    entry = tl.load(entry_of + out, mask=live, other=0)
+    entry = tl.load(entry_of + node, mask=live, other=0)
     below_root = live & (entry > 0)
     up = tl.load(parent + entry, mask=below_root, other=-1)
-    tl.store(parents + out, tl.load(node_of + up, mask=below_root, other=-1), mask=node < NODES)
+    tl.store(parents + node, tl.load(node_of + up, mask=below_root, other=-1), mask=node < NODES)
     down = tl.load(child + entry, mask=live, other=-1)
-    tl.store(first_child + out, tl.load(node_of + down, mask=live & (down >= 0), other=-1), mask=node < NODES)
+    tl.store(first_child + node, tl.load(node_of + down, mask=live & (down >= 0), other=-1), mask=node < NODES)
     beside = below_root & (entry + 1 < entries)
     beside = beside & (tl.load(parent + entry + 1, mask=beside, other=-2) == up)
-    tl.store(next_sibling + out, tl.load(node_of + entry + 1, mask=beside, other=-1), mask=node < NODES)
+    tl.store(next_sibling + node, tl.load(node_of + entry + 1, mask=beside, other=-1), mask=node < NODES)
 
     word = tl.arange(0, WORDS_PAD)
     one = tl.full([EACH, WORDS_PAD], 1, tl.int64)
     bits = tl.where(live[:, None] & (word == 0)[None, :], one, 0)  # the root
     at = tl.where(below_root, entry, 0)
-    for _ in range(depth):
+    for _ in range(levels):
         bit = tl.load(node_of + at, mask=at > 0, other=0)
         here = (at > 0)[:, None] & ((bit >> 6)[:, None] == word[None, :])
         bits |= tl.where(here, one << (bit & 63).to(tl.int64)[:, None], 0)
         at = tl.load(parent + at, mask=at > 0, other=0)
     inside = (node < NODES)[:, None] & (word < WORDS)[None, :]
-    tl.store(visibility + out[:, None] * WORDS + word[None, :], bits, mask=inside)
+    tl.store(visibility + node[:, None] * WORDS + word[None, :], bits, mask=inside)
 
     empty = (node < NODES) & (live == 0)
     none = tl.full([EACH], -1, tl.int32)
-    tl.store(tokens + out, none.to(tl.int64), mask=empty)
-    tl.store(depths + out, none, mask=empty)
-    tl.store(scores + out, none.to(tl.float32), mask=empty)
+    tl.store(tokens + node, none.to(tl.int64), mask=empty)
+    tl.store(depths + node, none, mask=empty)
+    tl.store(scores + node, none.to(tl.float32), mask=empty)
+
+
+@triton.jit
+def grow_kernel(
+    row_step: tl.tensor,
+    step_counts: tl.tensor,
+    path_counts: tl.tensor,
+    log_probs: tl.tensor,
+    lengths: tl.tensor,
+    top_token: tl.tensor,
+    root_tokens: tl.tensor,
+    score: tl.tensor,
+    parent: tl.tensor,
+    rank: tl.tensor,
+    child: tl.tensor,
+    level_start: tl.tensor,
+    ends: tl.tensor,
+    node_of: tl.tensor,
+    entry_of: tl.tensor,
+    tokens: tl.tensor,
+    parents: tl.tensor,
+    depths: tl.tensor,
+    scores: tl.tensor,
+    counts: tl.tensor,
+    visibility: tl.tensor,
+    first_child: tl.tensor,
+    next_sibling: tl.tensor,
+    depth: tl.tensor,
+    K: tl.constexpr,
+    BUDGET: tl.constexpr,
+    LANES: tl.constexpr,
+    MOST: tl.constexpr,
+    ROOM: tl.constexpr,
+    SPINE: tl.constexpr,
+    NEAR: tl.constexpr,
+    DEPTH_PAD: tl.constexpr,
+    BINS: tl.constexpr,
+    PER_NAT: tl.constexpr,
+    EACH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    LINKED: tl.constexpr,
+    WORDS: tl.constexpr,
+    WORDS_PAD: tl.constexpr,
+    PDL: tl.constexpr,
+) -> None:
+    """One request with a small budget, from its ranked tokens on: floor, entries, places and links in one launch."""
+    follow(PDL)
+    n = tl.program_id(0).to(tl.int64)
+    level = tl.arange(0, DEPTH_PAD)
+    chain = tl.cumsum(tl.load(row_step + n * depth + level, mask=level < depth, other=0.0), axis=0)
+    at = n * depth * BINS
+    floor = _floor(chain, step_counts + at, path_counts + at, depth, BUDGET, DEPTH_PAD, BINS, PER_NAT)
+    score += n * ROOM
+    parent += n * ROOM
+    rank += n * ROOM
+    child += n * ROOM
+    node_of += n * ROOM
+    level_start += n * (depth + 2)
+    out = n * (BUDGET + 1)
+    entries, levels, chained = _expand(
+        log_probs + n * depth * K,
+        lengths + n * depth,
+        floor,
+        score,
+        parent,
+        rank,
+        child,
+        level_start,
+        ends + n * MOST,
+        depth,
+        K,
+        BUDGET,
+        LANES,
+        MOST,
+        SPINE,
+        NEAR,
+    )
+    tl.debug_barrier()
+    _rank(
+        score,
+        rank,
+        level_start,
+        entries,
+        levels,
+        chained,
+        top_token + n * depth * K,
+        root_tokens + n,
+        node_of,
+        entry_of + out,
+        tokens + out,
+        depths + out,
+        scores + out,
+        counts + n,
+        0,
+        1,
+        K,
+        BUDGET,
+        EACH,
+        CHUNK,
+        DEPTH_PAD,
+        SPINE,
+    )
+    tl.debug_barrier()
+    for first in range(0, BUDGET + 1, LINKED):
+        _links(
+            parent,
+            child,
+            entries,
+            levels,
+            node_of,
+            entry_of + out,
+            tokens + out,
+            parents + out,
+            depths + out,
+            scores + out,
+            visibility + out * WORDS,
+            first_child + out,
+            next_sibling + out,
+            first,
+            BUDGET + 1,
+            WORDS,
+            WORDS_PAD,
+            LINKED,
+        )
