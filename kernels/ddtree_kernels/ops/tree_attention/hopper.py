@@ -91,18 +91,15 @@ def _weights(
     top: gl.tensor,
     total: gl.tensor,
     scale: gl.tensor,
-    MASKED: gl.constexpr,
 ) -> gl.tuple:
     """Scores of one tile to weights: new running maximum (in units of log 2), sum, and the factor of what was.
 
-    A maximum that was passed by less than a factor of 256 is kept, so that the factor is nearly always 1.
-    MASKED: there may be rows that see no key yet.
+    A maximum that was passed by less than a factor of 256 is kept, so that the factor is nearly always 1. A row that
+    has seen no key yet has a maximum of minus infinity.
     """
     new = gl.maximum(top, gl.max(s, 1) * scale)
     new = gl.where(new > top + 8.0, new, top)
-    safe = new
-    if MASKED:
-        safe = gl.where(new == float("-inf"), 0.0, new)
+    safe = gl.where(new == float("-inf"), 0.0, new)
     p = gl.exp2(s * scale - safe[:, None])
     fade = gl.exp2(top - safe)
     return p, new, total * fade + gl.sum(p, 1), fade
@@ -144,7 +141,7 @@ def _faded(acc: gl.tensor, fade: gl.tensor, SIZE: gl.constexpr) -> gl.tensor:
 
 
 @gluon.jit
-def _seen(
+def _word(
     visibility: gl.tensor,
     node: gl.tensor,
     tile: gl.tensor,
@@ -152,27 +149,30 @@ def _seen(
     count: gl.tensor,
     capacity: gl.tensor,
     words: gl.tensor,
-    s_layout: gl.constexpr,
+    PART: gl.constexpr,
     KEYS: gl.constexpr,
 ) -> gl.tensor:
-    """bool [64, KEYS]: the rows' visibility bits in a tile of the tree, every real key in one of the context."""
+    """int32 [64]: which of the tile's keys 32 PART .. 32 PART + 31 a row sees: its visibility bits in a tile of the
+    tree, every real key in one of the context. 32 bits at a time: registers are scarce here.
+    """
     context_tiles = (context + KEYS - 1) // KEYS
     of_tree = tile >= context_tiles
-    base = gl.where(of_tree, (tile - context_tiles) * KEYS, tile * KEYS)
-    shown = gl.where(of_tree, count, 0)
-    end = gl.where(of_tree, count, context)
-    shift_to_rows = gl.where(of_tree, context, 0)
+    base = gl.where(of_tree, (tile - context_tiles) * KEYS, tile * KEYS) + 32 * PART
+    shown = gl.where(of_tree & (base < 64 * words), count, 0)
+    end = gl.where(of_tree, gl.minimum(count, capacity - context), context)
+    real = gl.minimum(gl.maximum(end - base, 0), 32)
+    of_keys = gl.where(real == 32, -1, (1 << (real & 31)) - 1)
+    halves = visibility.to(gl.pointer_type(gl.int32), bitcast=True)
+    bits = gl.load(halves + node * (2 * words) + base // 32, mask=node < shown, other=-1)
+    return gl.where(node < count, bits & of_keys, 0)
+
+
+@gluon.jit
+def _masked(s: gl.tensor, low: gl.tensor, high: gl.tensor, KEYS: gl.constexpr, s_layout: gl.constexpr) -> gl.tensor:
+    """Scores of one tile, minus infinity where its two words have no bit."""
     lane = gl.arange(0, KEYS, layout=gl.SliceLayout(0, s_layout))
-    halves = visibility.to(gl.pointer_type(gl.int32), bitcast=True)  # 32 bits at a time: registers are scarce here
-    first = base // 32
-    word = gl.full([ROWS, KEYS], -1, gl.int32, s_layout)
-    for part in gl.static_range(KEYS // 32):
-        there = node < gl.where(first + part < 2 * words, shown, 0)
-        bits = gl.load(halves + node * (2 * words) + first + part, mask=there, other=-1)
-        word = gl.where((lane // 32 == part)[None, :], bits[:, None], word)
-    seen = ((word >> (lane % 32)[None, :]) & 1) != 0
-    real = (base + lane < end) & (base + lane + shift_to_rows < capacity)
-    return seen & real[None, :] & (node < count)[:, None]
+    word = gl.where((lane < 32)[None, :], low[:, None], high[:, None])
+    return gl.where(((word >> (lane % 32)[None, :]) & 1) != 0, s, float("-inf"))
 
 
 @gluon.jit
@@ -212,7 +212,7 @@ def _turn(
     total: gl.tensor,
     acc: gl.tensor,
     scale: gl.tensor,
-    MASKED: gl.constexpr,
+    masked: gl.tensor,
     KEYS: gl.constexpr,
     SIZE: gl.constexpr,
     KEY_RING: gl.constexpr,
@@ -222,8 +222,9 @@ def _turn(
 ) -> gl.tuple:
     """Own tile j, whose keys are there: its scores are issued, then the values of the own tile before are added.
 
-    The softmax of j runs while that product does. The wait for the next own tile's keys stands between the softmax and
-    the product's end: a loop is what ptxas does not move the softmax across.
+    masked: tile j needs a mask or the tile before may hold dead values; a branch in one loop, since code that a program
+    meets for the first time has to be fetched. The softmax of j runs while that product does. The wait for the next own
+    tile's keys stands between the softmax and the product's end: a loop is what ptxas does not move the softmax across.
     """
     key_full, key_empty, value_full, value_empty = bars
     visibility, node, stop, context, count, capacity, words = own
@@ -235,15 +236,16 @@ def _turn(
     v = values.index(value_slot).reshape([KEYS, SIZE])
     s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
     mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
-    if MASKED:
+    if masked:
         _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
     acc = warpgroup_mma(p, v, acc, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
     mbarrier.arrive(key_empty.index(slot), count=1)
-    if MASKED:
-        seen = _seen(visibility, node, stop - 1 - j, context, count, capacity, words, s_layout, KEYS)
-        s = gl.where(seen, s, float("-inf"))
-    weights, top, total, fade = _weights(s, top, total, scale, MASKED)
+    if masked:
+        low = _word(visibility, node, stop - 1 - j, context, count, capacity, words, 0, KEYS)
+        high = _word(visibility, node, stop - 1 - j, context, count, capacity, words, 1, KEYS)
+        s = _masked(s, low, high, KEYS, s_layout)
+    weights, top, total, fade = _weights(s, top, total, scale)
     following = j + stride
     if more:
         _pass_over(key_full, key_empty, j + 1, following, KEY_RING)
@@ -327,6 +329,9 @@ def _attend(
             _pass_over(value_full, value_empty, j, j + 1, VALUE_RING)
         own = (visibility, node, stop, context, count, capacity, words)
         slot = first % KEY_RING
+        # loaded before the keys are waited for
+        low = _word(visibility, node, stop - 1 - first, context, count, capacity, words, 0, KEYS)
+        high = _word(visibility, node, stop - 1 - first, context, count, capacity, words, 1, KEYS)
         mbarrier.wait(key_full.index(slot), (first // KEY_RING) & 1)
         k = keys.index(slot).reshape([KEYS, SIZE])
         s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
@@ -334,25 +339,19 @@ def _attend(
         s = warpgroup_mma_wait(0, deps=(s,))
         mbarrier.arrive(key_empty.index(slot), count=1)
         if masked_mine > 0:
-            seen = _seen(visibility, node, stop - 1 - first, context, count, capacity, words, s_layout, KEYS)
-            s = gl.where(seen, s, float("-inf"))
-        weights, top, total, _ = _weights(s, top, total, scale, True)
+            s = _masked(s, low, high, KEYS, s_layout)
+        weights, top, total, _ = _weights(s, top, total, scale)
         p = gl.convert_layout(weights.to(dtype), p_layout)
         second = first + stride
         if mine > 1:
             _pass_over(key_full, key_empty, first + 1, second, KEY_RING)
         mbarrier.wait(key_full.index(second % KEY_RING), (second // KEY_RING) & 1, pred=mine > 1)
         # one turn more than tiles are masked, so that the last masked tile's dead values are cleared
-        plain = gl.maximum(gl.minimum(masked_mine + 1, mine), 1)
-        for i in range(1, plain):
+        masked_turns = gl.minimum(masked_mine + 1, mine)
+        for i in range(1, mine):
             p, top, total, acc = _turn(
-                q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale, True,
-                KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
-            )  # fmt: skip
-        for i in range(plain, mine):
-            p, top, total, acc = _turn(
-                q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale, False,
-                KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
+                q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale,
+                i < masked_turns, KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
             )  # fmt: skip
         last = first + (mine - 1) * stride
         slot = last % VALUE_RING
