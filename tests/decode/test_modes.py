@@ -73,6 +73,7 @@ def test_lengths_as_tensors_give_the_same_rounds(settings: Settings, expected: l
 @pytest.mark.parametrize(
     "settings", [Settings("autoregressive"), OTHERS[0], OTHERS[1], OTHERS[4]], ids=lambda s: s.mode
 )
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the kernel is not interpreted here; test_gpu.py runs it")
 def test_a_round_s_end_in_one_launch_is_the_same_end(settings: Settings) -> None:
     """The kernel that a captured round ends with, here under Triton's interpreter."""
     one = pair(torch.float32)

@@ -37,7 +37,7 @@ def settle(
     kept = features is not None and place.pending is not None
     columns = place.pending.shape[1] if kept and place.pending is not None else 0
     block = min(1024, next_power_of_two(max(16, columns)))
-    kernels.settle_kernel[(width if kept else 1, max(1, -(-columns // block)))](
+    kernels.settle_kernel[(width + 1 if kept else 1, max(1, -(-columns // block)))](
         accepted.nodes, accepted.counts, accepted.bonus, chosen, features if kept else chosen,
         place.pending if kept else chosen, chosen if figures is None else figures, ring.rows, ring.turn,
         place.length, place.before, place.root, width, columns, SLOTS=SLOTS,

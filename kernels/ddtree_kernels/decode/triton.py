@@ -49,7 +49,7 @@ def settle_kernel(
     BLOCK: tl.constexpr,
     SHADOW: tl.constexpr,
 ) -> None:
-    """Program (k, c): columns c of the k-th accepted node's features to row k of pending. The first one does the rest.
+    """Program (k, c): columns c of the k-th accepted node's features to row k of pending. The last row does the rest.
 
     The token chosen after an accepted node is the next node's, and after the last one the bonus.
     """
@@ -61,21 +61,22 @@ def settle_kernel(
         here = column < columns
         value = tl.load(features + node * columns + column, mask=here)
         tl.store(pending + step.to(tl.int64) * columns + column, value, mask=here)
-    if (step == 0) & (tl.program_id(1) == 0):
-        number = tl.load(turn)
-        output = rows + number % SLOTS * (width + 3)
+    if (step == tl.num_programs(0) - 1) & (tl.program_id(1) == 0):
+        # all loads before the first store, so that they wait together
+        number, old, next_root = tl.load(turn), tl.load(length), tl.load(bonus)
         lane = tl.arange(0, WIDTH_PAD)
         took = lane < tl.minimum(count, width)
         node = tl.load(nodes + lane, mask=took, other=0)
-        tl.store(output + lane, tl.load(chosen + node, mask=took, other=0), mask=lane < width)
+        token = tl.load(chosen + node, mask=took, other=0)
         would, wrong = count.to(tl.int64), tl.full([], 0, tl.int64)
         if SHADOW:
             would, wrong = tl.load(figures), tl.load(figures + 1)
+        output = rows + number % SLOTS * (width + 3)
+        tl.store(output + lane, token, mask=lane < width)
         tl.store(output + width, count.to(tl.int64))
         tl.store(output + width + 1, would)
         tl.store(output + width + 2, wrong)
         tl.store(turn, number + 1)
-        old = tl.load(length)
         tl.store(before, old)
         tl.store(length, old + count)
-        tl.store(root, tl.load(bonus))
+        tl.store(root, next_root)
