@@ -29,13 +29,13 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Few and short requests; ports of this test's own."""
     for module, values in (
         (steps, {"FIRST": FEW, "TOKENS": 8, "REQUESTS": 10, "DRAWS": 800, "PAUSE": 0.0}),
-        (speed, {"NAMES": FEW, "TOKENS": 8, "LEAST": 2, "MOST": 2}),
+        (speed, {"NAMES": FEW, "TOKENS": 160, "LEAST": 2, "MOST": 2}),
         (waves, {"FIRST_PORT": next(PORTS), "STEP": 2}),
     ):
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
     few = [[n, n + 1, n + 2] for n in range(6)]
-    monkeypatch.setattr(plugin_plan, "prompts", lambda pair: (few, few))
+    monkeypatch.setattr(plugin_plan, "prompts", lambda pair: (few, few[:3]))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.delenv("WOUNDED", raising=False)
@@ -54,7 +54,7 @@ def test_all_steps_but_the_table_pass_against_stand_ins(tmp_path: Path, monkeypa
     assert code == 0 and set(found["start"]) >= {*steps.FIRST, steps.CONTROL}
     assert found["tokens"]["tree-31"]["same"] == found["tokens"]["tree-31"]["as_dflash"] == 6
     assert found["speed"]["ms"]["tree-31 batch 1"] == {"verify": 0.5} and len(found["speed"]["cells"]["ar 1"]) == 2
-    assert found["speed"]["by_prompt"]["dflash"] == [[8, 2]] * 6
+    assert found["speed"]["by_prompt"]["dflash"] == [[160, 40]] * 3
     assert found["leak"]["tree-31-leak"]["requests"]["answered"] == 10
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == [
         "plugin.tar.gz", "report.txt", "result.json", "triton.once"]  # fmt: skip

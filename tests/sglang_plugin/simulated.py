@@ -158,8 +158,14 @@ class Draft:
         self.attn_backend = None
         self.graph_runner = Holder(num_tokens_per_bs=self.block, max_bs=4)
         self.model_config = Holder(hf_config={"dflash_config": {"mask_token_id": 0}, "block_size": self.block})
+
+        def turned(positions: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            """A feature says of which position it is."""
+            assert positions.tolist() == k.view(-1, 2)[:, 1].tolist()
+            return k
+
         attention = Holder(
-            kv_proj_only=lambda h: (h, h), apply_k_norm=lambda k: k, apply_k_rope=lambda positions, k: k,
+            kv_proj_only=lambda h: (h, h), apply_k_norm=lambda k: k, apply_k_rope=turned,
             num_kv_heads=1, head_dim=2, attn=Holder(k_scale=None, v_scale=None),
         )  # fmt: skip
         self.model = Holder(layers=[Holder(self_attn=attention)], project_target_hidden=lambda h: h, block_size=None)

@@ -119,7 +119,7 @@ def _modules(worker: type) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-OURS = ("verify_input", "worker", "selftest")
+OURS = ("verify_input", "worker", "selftest", "appending")
 
 
 @contextmanager

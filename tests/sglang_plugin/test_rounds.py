@@ -108,6 +108,7 @@ class Service:
             slots = self.target.table[req.row, :length].tolist()
             mine = [self.worker.draft_worker.pool.held[s] for s in slots]
             assert mine == [(t, p) for p, t in enumerate(text[:-1])]
+        assert not getattr(self.worker, "_stock_append", False), "the round's own way of appending failed"
         self.no_leak()
         self.drop([r for r in self.batch.reqs if r.finished()])
 
@@ -233,6 +234,24 @@ def test_abort_and_retraction_leak_nothing(modules: SimpleNamespace, environment
     for req in everyone:
         text = [*req.origin_input_ids, *req.output_ids]
         assert all(text[i] == greedy(text[:i]) for i in range(len(req.origin_input_ids), len(text)))
+
+
+@pytest.mark.parametrize("environment", [{"DDTREE_MODE": "tree"}], indirect=True)
+def test_where_appending_fails_stock_goes_on(modules: SimpleNamespace, environment: dict[str, str]) -> None:
+    service = Service(modules, environment, 16)
+    asked = prompts(3, 4)
+    req = service.start(asked[0], 25)
+    assert service.batch is not None
+    service.worker._fused_kv_helper = Holder(rotary_emb=Holder(cos_sin_cache=torch.zeros(1, 2)))
+    service.worker._use_fused_kv_materialize = True
+    service.batch.forward_mode = ForwardMode.DECODE
+    service.worker.forward_batch_generation(service.batch)
+    assert service.worker._stock_append and not service.worker._use_fused_kv_materialize  # stock's own falls back too
+    service.worker._stock_append = False
+    service.drop([r for r in service.batch.reqs if r.finished()])
+    while service.batch is not None:
+        service.step()
+    assert req.output_ids == alone(asked[0], 25)
 
 
 @pytest.mark.parametrize("environment", [{"DDTREE_MODE": "tree"}], indirect=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 DFLASH = "sglang.srt.speculative.dflash_worker"
 INFO = "sglang.srt.speculative.dflash_info"
+FUSED = "sglang.srt.speculative.triton_ops.fused_kv_materialize"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,11 @@ _0_5_12 = Release(
              _words("self server_args gpu_id tp_rank dp_rank moe_ep_rank attn_cp_rank moe_dp_rank nccl_port "
                     "target_worker"), "override"),
         Call(f"{DFLASH}:DFlashWorker._prepare_for_speculative_decoding", _words("self batch draft_input"), "override"),
-        Call(f"{DFLASH}:DFlashWorker._append_target_hidden_to_draft_kv", _words("self batch draft_input")),
+        Call(f"{DFLASH}:DFlashWorker._append_target_hidden_to_draft_kv", _words("self batch draft_input"), "override"),
+        Call(f"{DFLASH}:DFlashWorker._append_target_hidden_sequential",
+             _words("self ctx_hidden ctx_positions ctx_cache_loc")),
+        Call(f"{FUSED}:_fused_norm_rope",
+             _words("kv k_norm_weight cos_sin_cache positions num_kv_heads head_dim rotary_dim eps")),
         Call(f"{DFLASH}:DFlashWorker.forward_batch_generation", _words("self batch kwargs")),
         Call(f"{INFO}:DFlashVerifyInput.verify", _words("self batch logits_output page_size"), "override"),
         Call(f"{INFO}:DFlashVerifyInput.generate_attn_arg_prefill",
@@ -98,7 +103,10 @@ _0_5_12 = Release(
         Fields(f"{INFO}:DFlashDraftInput", _words("bonus_tokens target_hidden ctx_lens draft_seq_lens")),
         Fields(f"{DFLASH}:DFlashWorker",
                _words("block_size draft_model_runner model_runner page_size tp_rank device target_worker "
-                      "_block_pos_offsets _draft_block_spec_info _mask_token_id")),
+                      "_block_pos_offsets _draft_block_spec_info _mask_token_id draft_model _use_fused_kv_materialize "
+                      "_fused_kv_helper")),
+        Fields(f"{FUSED}:FusedKVMaterializeHelper",
+               _words("rotary_emb batched_kv_weight k_norm_weights eps_values num_kv_heads head_dim rotary_dim")),
         Fields("sglang.srt.model_executor.forward_batch_info:ForwardBatch",
                _words("forward_mode batch_size input_ids req_pool_indices seq_lens out_cache_loc seq_lens_sum "
                       "orig_seq_lens seq_lens_cpu return_logprob positions req_to_token_pool token_to_kv_pool "

@@ -33,14 +33,16 @@ def _renorm() -> tuple[sampling.Renorm, sampling.Renorm]:
 @dataclass
 class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
     """told: [3, bs, N] int64: tokens, parents, and room for the target's choices. spine: drafted tokens of the chain.
-    mode: tree | shadow. seconds: host time by phase. began, sent: of
-    time.perf_counter(), when the round began and when all before the target's pass was launched."""
+    mode: tree | shadow. kept: once verified, the positions of the committed tokens, whose slots are the batch's.
+    seconds: host time by phase. began, sent: of time.perf_counter(), when the round began and when all before the
+    target's pass was launched."""
 
     told: torch.Tensor | None = None
     spine: int = 0
     mode: str = "tree"
     counters: Counters | None = None
     watch: Stopwatch | None = None
+    kept: torch.Tensor | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     began: float = 0.0
     sent: float = 0.0
@@ -75,6 +77,7 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
         commit = ends.to(torch.int32)
         self._commit(batch, keep, free, commit, lengths)
         features = hidden.view(count * width, -1).index_select(0, keep)
+        self.kept = self.positions.index_select(0, keep)
         # spec-v1 decoding has no other use for it, and it aliases the graph's memory
         logits_output.hidden_states = None
         now = time.perf_counter()

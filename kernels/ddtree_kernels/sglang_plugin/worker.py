@@ -18,7 +18,7 @@ from sglang.srt.server_args import get_global_server_args
 from sglang.srt.speculative.dflash_utils import resolve_dflash_verify_mask_policy
 from sglang.srt.speculative.dflash_worker import DFlashWorker
 
-from ddtree_kernels.sglang_plugin import drafting, grown, packed, selftest, settings
+from ddtree_kernels.sglang_plugin import appending, drafting, grown, packed, selftest, settings
 from ddtree_kernels.sglang_plugin.counters import Counters
 from ddtree_kernels.sglang_plugin.ranked import Ranked, rank
 from ddtree_kernels.sglang_plugin.settings import Refused
@@ -59,6 +59,7 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
         if fits:
             grown.warm(self.settings.spine, self._ranks(), self.settings.budget, self.device)
         self._verified: DDTreeVerifyInput | None = None
+        self._stock_append = False
         self._left = time.perf_counter()
         self._log_every = 25 * max(1, int(server_args.decode_log_interval))
         self._most_graph = getattr(self.model_runner.graph_runner, "max_bs", 0)
@@ -190,6 +191,24 @@ class DDTreeWorker(DFlashWorker):  # type: ignore[misc]
         padding = (self._most_graph - count) * width * (width + 1)
         fits = packed.mask_size(prefix, count, width) + max(0, padding) <= buffer.numel()
         graphs.max_bs = self._most_graph if fits else 0
+
+    def _append_target_hidden_to_draft_kv(self, batch: Any, draft_input: Any) -> None:
+        """As stock's, which it leaves prefills to, and everything once a round's own way has failed."""
+        made = self._verified
+        if made is None or made.kept is None or self._stock_append:
+            super()._append_target_hidden_to_draft_kv(batch, draft_input)
+            return
+        try:
+            last = int(batch.seq_lens_cpu.max()) - 1
+            appending.append(self, draft_input.target_hidden, made.kept, batch.out_cache_loc, last)
+        except Exception as error:  # as stock's own: a slower way is left
+            logger.warning("DDTREE: the draft's KV is appended as in stock from now on: %s", error)
+            self._stock_append = True
+            super()._append_target_hidden_to_draft_kv(batch, draft_input)
+            return
+        draft_input.draft_seq_lens = batch.seq_lens.to(dtype=torch.int32)
+        draft_input.ctx_lens = torch.zeros_like(draft_input.ctx_lens)
+        draft_input.target_hidden = draft_input.target_hidden[:0]
 
     def forward_batch_generation(self, batch: Any, **kwargs: Any) -> Any:
         """As stock's; the counters go to server info, and now and then to the log."""
