@@ -81,7 +81,8 @@ def gpu_parts(pair: Pair, engines: Mapping[str, Engine], prompts: Mapping[str, l
     """Milliseconds of a round's parts behind real text, each a graph of its own; gap: a round less its graph."""
     trained = {family: of for family, of in prompts.items() if family != UNTRAINED}
     first = next(iter(engines.values()))
-    texts = [[*of[0], *answer(first, of[0], max(2, tokens // 2))[0]] for of in trained.values()]
+    answers = [(of[0], answer(first, of[0], tokens)[0]) for of in trained.values()]
+    texts = [[*prompt, *said[: len(said) // 2 + 1]] for prompt, said in answers]
     timed = in_graphs(engines, [prompt for of in trained.values() for prompt in of], tokens)
     parts: dict[str, dict[str, float]] = {}
     for way, engine in engines.items():

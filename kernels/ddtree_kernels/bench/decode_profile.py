@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from ddtree_kernels.decode.engine import Engine
 from ddtree_kernels.decode.sampling import Sampling
 
-TOKENS = 48
+TOKENS = 128
 MOST = 24
 """Kernels that are named, the longest first."""
 LAST = "settle_kernel"
@@ -27,7 +27,7 @@ def kernels(engine: Engine, prompts: Sequence[Sequence[int]]) -> Iterator[str]:
     times: dict[str, float] = defaultdict(float)
     between: list[float] = []
     for prompt in prompts:
-        steps = engine.generate(prompt, Sampling(TOKENS, temperature=0, ignore_eos=True), 0)
+        steps = engine.generate(prompt, Sampling(TOKENS, temperature=0), 0)
         while not next(steps):
             pass  # the prompt's pass
         torch.cuda.synchronize()
