@@ -143,6 +143,7 @@ def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
     trees = [way for way in found if way.startswith("ddtree")]
     best = max(trees, key=lambda way: total(found[way], False).speed)
     report(["", f"{args.pair} pair, {machine(pair.target.device)}",
+            *(["the models' small kernels launched early"] if fused.CHAINED else []),
             f"{args.prompts} held-back prompts a family, at most {args.tokens} tokens each, median of {args.repeats}; "
             "parts in ms a round", ""])  # fmt: skip
     report(table(found, parts))
@@ -150,10 +151,11 @@ def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
     report.attempt("the goals", lambda: report(["", *goals(found, parts, best)]))
     different = summary(found, report)
     if args.profile and pair.target.device.type == "cuda":
+        texts = [of[0] for of in list(prompts.values())[::2]]
         for way in ("linear", best):
 
             def profiled(way: str = way) -> None:
-                report(["", f"{way}:", "", *kernels(engines[way], [of[0] for of in prompts.values()])])
+                report(["", f"{way}:", "", *kernels(engines[way], texts)])
 
             report.attempt(f"profile of {way}", profiled)
     return different
@@ -170,6 +172,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--profile", action="store_true", help="also the kernels of a linear and of the best ddtree round, on a GPU"
     )
+    parser.add_argument("--early", action="store_true", help="the models' small kernels launched early, on a GPU")
     parser.add_argument("--no-big", action="store_true", help="without the Qwen3-8B-shaped pair, on a GPU")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the tables go here too")
     args = parser.parse_args(argv)
@@ -180,7 +183,9 @@ def main(argv: list[str]) -> int:
     report = Report(args.out)
     began = time.monotonic()
     if cuda:
+        fused.CHAINED = fused.CHAINED or args.early
         sizes = ["--pair", args.pair, "--prompts", str(args.prompts), "--tokens", str(args.tokens)]
+        sizes += ["--early"] if args.early else []
         warm(jobs(tuple(ways(args.budgets)), not args.no_big), sizes, note)
     different: list[int] = []
     pairs: list[Pair] = []
