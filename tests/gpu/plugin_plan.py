@@ -49,8 +49,8 @@ STEPS: Mapping[str, Step] = {
     "speed": speed.speed,
     "control": steps.control,
     "samples": steps.samples,
-    "refusals": steps.refusals,
     "leak": steps.leak,
+    "refusals": steps.refusals,
 }
 """by value: what comes first is had even when time runs out."""
 SMOKE: Mapping[str, Step] = {
@@ -92,9 +92,11 @@ class Plan:
             self.save()
 
     def second(self, chosen: Sequence[str]) -> None:
-        """Begins the second wave, once: behind the timed step, in whose place nothing else may run."""
+        """Begins the second wave, once: behind the timed step, in whose place nothing else may run. Servers that no
+        later step asks are ended first, for their memory."""
         if not self.second_begun and any(name in SECOND for name in chosen):
             self.second_begun = True
+            self.run.fleet.stop([name for name in steps.FIRST if name not in steps.LATER])
             self.run.fleet.begin(steps.second_wave(), PATIENCE)
 
     def step(self, name: str, do: Step) -> None:

@@ -20,6 +20,8 @@ BUDGETS, TOKENS = (15, 31, 63), 128
 SIZES = ("15", "31", "63")
 PLAIN, CONTROL = "ar", "tree-31-control"
 FIRST = ("dflash", "tree-31", "ar", "shadow-31", "tree-15", "tree-63", "shadow-15", "shadow-63")
+LATER = (PLAIN, "tree-31", CONTROL)
+"""those of the first wave that are asked once all are timed."""
 MIXED = ("tree-31-leak", "tree-31-leak-plain")
 REFUSED: Mapping[str, Wanted] = {
     w.name: w
@@ -34,6 +36,8 @@ REFUSED: Mapping[str, Wanted] = {
 """each must end its start with one line that begins `DDTREE refuses: `."""
 STRICT = {"SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "1", "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY": "1"}
 REQUESTS, DRAWS, TOGETHER, PAUSE = 500, 4000, 8, 4.0
+SHARES = {1: 0.08, 2: 0.2, 3: 0.4, 5: 0.64, 8: 1.0}
+"""requests at once -> the share of REQUESTS that has been asked when that many end; few of the slow ones alone."""
 
 
 def first_wave() -> list[Wanted]:
@@ -171,9 +175,9 @@ def samples(run: Run, found: Row) -> None:
             list(pool.map(draw, range(DRAWS // TOGETHER)))
         return {"drawn": drawn}
 
-    rows = at_once((PLAIN, "tree-31"), one)
+    rows = at_once(LATER[:2], one)
     found.update({name: row["error"] for name, row in rows.items() if "error" in row})
-    plain, tree = (rows[name].get("drawn") or [] for name in (PLAIN, "tree-31"))
+    plain, tree = (rows[name].get("drawn") or [] for name in LATER[:2])
     found["draws"] = {PLAIN: len(plain), "tree-31": len(tree)}
     if len(plain) < 400 or len(tree) < 400:
         found["ok"] = False
@@ -203,6 +207,7 @@ def refusals(run: Run, found: Row) -> None:
 
 def leak(run: Run, found: Row) -> None:
     """Mixed requests in a tiny pool: batch 1 to 8, aborts, stops; no slot may stay, radix on or off."""
+    run.fleet.settle(MIXED)
     until = time.monotonic() + run.fleet.clock.left(90)
 
     def one(name: str) -> Row:
@@ -250,9 +255,12 @@ def mixed(server: Server, prompts: Sequence[Sequence[int]], until: float) -> dic
         with lock:
             count[key] += 1
 
-    for batch in (1, 2, 3, 5, 8):
+    begun = 0
+    for batch, share in SHARES.items():
+        end = round(REQUESTS * share)
         with ThreadPoolExecutor(batch) as pool:
-            list(pool.map(one, range(100 * batch, 100 * batch + REQUESTS // 5)))
+            list(pool.map(one, range(begun, end)))
+        begun = end
     return dict(count)
 
 

@@ -49,7 +49,7 @@ def go(out: Path, *argv: str, deadline: str = "60") -> tuple[int, dict[str, Any]
 
 def test_all_steps_but_the_table_pass_against_stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WOUNDED", "tree-63=memory")  # only its first start: it is tried again
-    code, found = go(tmp_path, "--steps", "start,tokens,speed,control,samples,refusals,leak")
+    code, found = go(tmp_path, "--steps", "start,tokens,speed,control,samples,leak,refusals")
     assert {name: row["ok"] for name, row in found.items()} == dict.fromkeys(list(plugin_plan.STEPS)[1:], True), found
     assert code == 0 and set(found["start"]) >= {*steps.FIRST, steps.CONTROL}
     assert found["tokens"]["tree-31"]["same"] == found["tokens"]["tree-31"]["as_dflash"] == 6

@@ -66,7 +66,7 @@ class Fleet:
     def __post_init__(self) -> None:
         self._ports = iter(range(FIRST_PORT, 65000, STEP))
         self._lock = threading.Lock()
-        self._waiting: list[threading.Thread] = []
+        self._waiting: dict[str, threading.Thread] = {}
 
     def launch(self, wanted: Wanted) -> Server:
         """One server, not yet ready. Ended where the run is over."""
@@ -103,7 +103,7 @@ class Fleet:
         for number, wanted in enumerate(wave):
             thread = threading.Thread(target=start, args=(number, wanted), daemon=True)
             thread.start()
-            self._waiting.append(thread)
+            self._waiting[wanted.name] = thread
 
     def _ready(self, wanted: Wanted, patience: float) -> None:
         for attempt in (1, 2):
@@ -117,11 +117,11 @@ class Fleet:
             server.stop(0)
             (server.out / f"{wanted.name}.log").rename(server.out / f"{wanted.name}-no-memory.log")
 
-    def settle(self) -> None:
-        """Waits until every server of every wave begun is ready or has failed."""
-        for thread in self._waiting:
-            thread.join(self.clock.left())
-        self._waiting.clear()
+    def settle(self, names: Sequence[str] | None = None) -> None:
+        """Waits until these servers, or all of every wave begun, are ready or have failed."""
+        for name in list(self._waiting) if names is None else names:
+            if name in self._waiting:
+                self._waiting[name].join(self.clock.left())
 
     def get(self, name: str) -> Server:
         """A server that is ready; Ended with what stopped it."""
