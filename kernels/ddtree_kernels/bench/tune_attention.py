@@ -22,9 +22,10 @@ QUIET_S = 40.0
 SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats")
 METRICS = (
     "regex:sm__inst_executed_pipe_tensor.*avg.pct.*,regex:smsp__average_warps_issue_stalled.*_per_issue_active,"
+    "regex:l1tex__data_bank_(reads|writes).avg.pct_of_peak_sustained_elapsed,"
     "dram__bytes_read.sum,lts__t_bytes.sum,sm__cycles_active.avg,gpu__time_duration.sum"
 )
-PROFILED = ((32768, 65), (32768, 17), (2048, 65))  # context, nodes
+PROFILED = ((32768, 65), (32768, 17))  # context, nodes
 
 
 @dataclass

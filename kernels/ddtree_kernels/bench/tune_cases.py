@@ -68,7 +68,7 @@ SHAPES: list[Shape] = [
     Shape(16384, 65),
     Shape(131072, 65),
     Shape(131072, 257),
-    *(Shape(context, nodes, 4, 1, 64, 512, (None, 2, 4, 8)) for context in (150, 400) for nodes in (16, 33, 65)),
+    *(Shape(length, nodes, 4, 1, 64, 1024, (None, 1, 2, 4, 8)) for length in (150, 400, 900) for nodes in (16, 33, 65)),
 ]
 
 

@@ -52,6 +52,7 @@ def join(parts: Parts, group: int, pdl: bool) -> None:
     if parts.direct:
         return
     batch, nodes, heads, size = parts.out.shape
+    padded = next_power_of_two(parts.count)
     kernels.reduce_kernel[(batch * nodes * heads,)](
         parts.part_out,
         parts.part_log,
@@ -64,11 +65,11 @@ def join(parts: Parts, group: int, pdl: bool) -> None:
         HEADS=heads,
         GROUP=group,
         SIZE=size,
-        PARTS_PAD=next_power_of_two(parts.count),
+        PARTS_PAD=padded,
         SHARED=parts.shared > 1,
         WITH_LOG=parts.log_sum is not None,
         PDL=pdl,
-        num_warps=1,
+        num_warps=min(8, max(1, padded * size // 1024)),  # 32 elements a thread: ptxas issues all its loads at once
         **({"launch_pdl": True} if pdl else {}),
     )
 

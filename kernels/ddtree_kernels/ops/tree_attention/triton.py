@@ -316,14 +316,14 @@ def reduce_kernel(
     if SHARED:
         packed = (row // HEADS % nodes) * GROUP + row % HEADS % GROUP
         there = there & (part % tl.where(packed >= shared_from, 1, shared) == 0)
-    log = tl.load(part_log + row * parts + part, mask=there, other=float("-inf"))
-    # the outputs of empty parts were not written: they are read too, so that this load does not wait for the logs
+    # the outputs of empty parts were not written: they are read too, so that no load waits for the logs
     value = tl.load(part_out + (row * parts + part)[:, None] * SIZE + column[None, :], mask=there[:, None], other=0.0)
-    value = tl.where((log > float("-inf"))[:, None], value.to(tl.float32), 0.0)
+    log = tl.load(part_log + row * parts + part, mask=there, other=float("-inf"))
     top = tl.max(log, axis=0)
     safe = tl.where(top == float("-inf"), 0.0, top)
     weight = tl.exp2(log - safe)
     total = tl.sum(weight, axis=0)
+    value = tl.where((weight > 0.0)[:, None], value.to(tl.float32), 0.0)
     mean = tl.sum(value * weight[:, None], axis=0) / tl.where(total == 0.0, 1.0, total)
     tl.store(out + row * SIZE + column, mean.to(out.dtype.element_ty))
     if WITH_LOG:
