@@ -66,12 +66,13 @@ def test_kernels_build_the_reference_tree(
         check_shape_of_tree(have, n)
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, LISTS], ids=named)
+@pytest.mark.parametrize(("tuning", "dtype"), [(DEFAULT, fp32), (LISTS, bf16), (LISTS, fp16)], ids=named)
 @pytest.mark.usefixtures("poisoned")
-def test_kernels_survive_nan_and_infinities(tuning: Tuning) -> None:
-    logits = random_logits((2, 4, 50), 2.0, fp32, 1)
+def test_kernels_survive_nan_and_infinities(tuning: Tuning, dtype: torch.dtype) -> None:
+    logits = random_logits((2, 4, 50), 2.0, dtype, 1)
     logits[0, 1, ::3] = math.nan
     logits[0, 2, 5:7] = math.inf
+    logits[0, 2, 3] = torch.finfo(dtype).max  # less than infinity, unless it is float32's
     logits[0, 3] = -math.inf
     logits[1, 0] = math.nan
     root = torch.tensor([7, 8], device=DEVICE)

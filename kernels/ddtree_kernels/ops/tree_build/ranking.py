@@ -13,7 +13,6 @@ from ddtree_kernels.ops.tree_build.tuning import DEFAULT, Tuning
 
 WIDEST = 16384  # group maxima that one program of row_stats holds
 EVERYTHING = 1 << 30  # a budget out of reach: the floor is -inf, which keeps all
-LOG2_E = 1.4426950408889634
 SHIFT = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}  # low float32 bits that the type never sets
 
 
@@ -183,7 +182,7 @@ def _by_lists(logits: torch.Tensor, reach: int, k: int, temperature: float, tuni
         depth,
         vocab,
         groups,
-        inverse * LOG2_E,
+        inverse,
         GROUP=group,
         GROUPS_EACH=each,
         PDL=chained,

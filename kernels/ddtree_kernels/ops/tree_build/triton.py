@@ -12,7 +12,7 @@ import triton.language as tl
 from ddtree_kernels.ops.pdl import follow, lead
 
 FLOAT32_MAX = tl.constexpr(3.4028234663852886e38)
-LOWEST = tl.constexpr(-2147483648)
+LOG2_E = tl.constexpr(1.4426950408889634)
 HIGHEST64 = tl.constexpr(9223372036854775807)
 
 
@@ -35,7 +35,7 @@ def group_max_kernel(
     depth: tl.tensor,
     vocab: tl.tensor,
     groups: tl.tensor,
-    exponent_scale: tl.tensor,
+    inverse_temperature: tl.tensor,
     GROUP: tl.constexpr,
     GROUPS_EACH: tl.constexpr,
     PDL: tl.constexpr,
@@ -43,7 +43,7 @@ def group_max_kernel(
     """One pass over the logits: the maximum of every group of GROUP tokens, each split's maximum and sum of exp.
 
     As few instructions a token as can be, since at large batches these and not the bytes are the limit. A maximum drops
-    NaN by itself; in the sum NaN and +inf show in the result, and only then it is taken again with care, from memory,
+    NaN by itself; in the sum NaN and overflow show, and only then it is taken again with care, from memory,
     so that the tokens need not be kept.
     """
     lead(PDL)
@@ -56,25 +56,24 @@ def group_max_kernel(
     best = _clean(tl.max(x, axis=1))
     top = tl.max(best, axis=0)
     at = row * tl.num_programs(0) + split
-    shift = tl.where(top == float("-inf"), 0.0, top * exponent_scale)
-    total = tl.sum(tl.exp2(x * exponent_scale - shift))
+    scale = inverse_temperature * LOG2_E
+    shift = tl.where(top == float("-inf"), 0.0, tl.maximum(top * scale, -FLOAT32_MAX))
+    total = tl.sum(tl.exp2(x * scale - shift))
     if (total < 1e30) == 0:
-        again = tl.load(base + token, mask=token < vocab, other=float("-inf")).to(tl.float32)
-        total = tl.sum(_weight(tl.where(again == again, again, float("-inf")), exponent_scale, shift))
+        again = _clean(tl.load(base + token, mask=token < vocab, other=float("-inf")))
+        z = tl.minimum(again * inverse_temperature, FLOAT32_MAX)
+        highest = tl.where(top == float("-inf"), 0.0, tl.minimum(top * inverse_temperature, FLOAT32_MAX))
+        total = tl.sum(tl.exp(z - highest))
     tl.store(part_sum + at, total)
     tl.store(part_best + at, top)
     tl.store(group_best + row * groups + group, best, mask=group < groups)
 
 
 @triton.jit
-def _weight(x: tl.tensor, exponent_scale: tl.tensor, shift: tl.tensor) -> tl.tensor:
-    """exp of the distance to the maximum, 1 at most: +inf and rounding are held by the minimum."""
-    return tl.exp2(tl.minimum(x * exponent_scale - shift, 0.0))
-
-
-@triton.jit
 def _key(x: tl.tensor, SHIFT: tl.constexpr) -> tl.tensor:
-    """int32 that orders like the float; SHIFT low bits, which the logits' type never sets, are dropped."""
+    """int32 that orders like the cleaned float; SHIFT low bits, which the logits' type never sets, are dropped."""
+    if SHIFT > 0:  # of the largest float32 too much would be dropped: it stands for +inf, which has no low bits
+        x = tl.where(x == FLOAT32_MAX, float("inf"), x)
     bits = x.to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)) >> SHIFT
 
@@ -84,7 +83,7 @@ def _value(key: tl.tensor, SHIFT: tl.constexpr) -> tl.tensor:
     """The float of a key."""
     wide = key << SHIFT
     wide = tl.where(key < 0, wide | ((1 << SHIFT) - 1), wide)
-    return (wide ^ ((wide >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    return tl.minimum((wide ^ ((wide >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True), FLOAT32_MAX)
 
 
 @triton.jit
@@ -574,16 +573,22 @@ def _how_many(
 def _how_many_near(
     add: tl.tensor, row: tl.tensor, floor: tl.tensor, length: tl.tensor, SIZE: tl.constexpr
 ) -> tl.tensor:
-    """As _how_many, strictly above, of the row's first SIZE entries: in two steps, each one's loads at once."""
+    """As _how_many, strictly above, of the row's first SIZE entries: in steps, each one's loads at once."""
     STEPS: tl.constexpr = 8 if SIZE <= 64 else 16
     STRIDE: tl.constexpr = SIZE // STEPS
-    low = tl.zeros(add.shape, tl.int32)
+    LAST: tl.constexpr = STRIDE if STRIDE <= 8 else 4
+    many = tl.zeros(add.shape, tl.int32)
     for step in tl.static_range(1, STEPS):
         at = step * STRIDE - 1
-        low += (add + tl.load(row + at, mask=length > at, other=float("-inf")) > floor).to(tl.int32)
-    low = low * STRIDE
+        many += (add + tl.load(row + at, mask=length > at, other=float("-inf")) > floor).to(tl.int32)
+    low = many * STRIDE
+    many = tl.zeros(add.shape, tl.int32)
+    for step in tl.static_range(1, STRIDE // LAST):
+        at = low + step * LAST - 1
+        many += (add + tl.load(row + at, mask=length > at, other=float("-inf")) > floor).to(tl.int32)
+    low += many * LAST
     many = low
-    for step in tl.static_range(STRIDE):
+    for step in tl.static_range(LAST):
         at = low + step
         many += (add + tl.load(row + at, mask=length > at, other=float("-inf")) > floor).to(tl.int32)
     return many
