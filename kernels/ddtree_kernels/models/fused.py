@@ -10,7 +10,6 @@ import torch
 
 from ddtree_kernels.models.api import Cache, LayerShape
 from ddtree_kernels.models.stack import Layer
-from ddtree_kernels.ops import pdl
 from ddtree_kernels.ops.checks import next_power_of_two
 
 CHAINED = False
@@ -20,8 +19,10 @@ Each of these kernels comes behind a product, which is launched as usual, and wa
 """
 
 
-def _early(tensor: torch.Tensor) -> bool:
-    return CHAINED and pdl.supported(tensor.device)
+def _early(tensor: torch.Tensor) -> dict[str, bool]:
+    from ddtree_kernels.ops import pdl  # here, since it needs triton
+
+    return pdl.after(CHAINED and pdl.supported(tensor.device))
 
 
 def _warps(block: int) -> int:
@@ -67,7 +68,7 @@ def add_norm(
     block = next_power_of_two(size)
     kernels.norm_kernel[(x.shape[0],)](
         x, delta, weight, total, normed, x.stride(0), total.stride(0), size, eps,
-        BLOCK=block, num_warps=_warps(block), **pdl.after(_early(x)),
+        BLOCK=block, num_warps=_warps(block), **_early(x),
     )  # fmt: skip
 
 
@@ -105,7 +106,7 @@ def heads(
     kernels.heads_kernel[(rows, count + 2 * kv)](
         packed, norms, rates, start if depths is None else depths, start, start if before is None else before,
         keys, values, query, keys.stride(1), context, shape.rope.attention_factor, shape.rms_norm_eps,
-        HEADS=count, KV_HEADS=kv, SIZE=size, CHAIN=depths is None, num_warps=1, **pdl.after(_early(packed)),
+        HEADS=count, KV_HEADS=kv, SIZE=size, CHAIN=depths is None, num_warps=1, **_early(packed),
     )  # fmt: skip
     return query
 
@@ -118,6 +119,6 @@ def gate(gate_up: torch.Tensor) -> torch.Tensor:
     out = torch.empty(rows, size, dtype=gate_up.dtype, device=gate_up.device)
     block = min(1024, next_power_of_two(size))
     kernels.gate_kernel[(rows, -(-size // block))](
-        gate_up, out, size, BLOCK=block, num_warps=_warps(block), **pdl.after(_early(gate_up))
+        gate_up, out, size, BLOCK=block, num_warps=_warps(block), **_early(gate_up)
     )
     return out
