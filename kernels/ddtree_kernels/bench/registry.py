@@ -23,7 +23,7 @@ from ddtree_kernels.ops.tree_build import tree_build
 
 BYTES_PER_US = 4.27e6  # read and written by a large copy on an H200
 PEAK_FLOP_PER_US = 989e6  # bfloat16, dense, by NVIDIA's data sheet of the H200
-VOCAB, DEPTH = 151936, 15
+VOCAB, SMALL_VOCAB, DEPTH = 151936, 512, 15
 LAYERS = 64
 FLEX_SHAPES = [(8192, 65), (32768, 17), (32768, 257)]  # context and nodes: one that may fail to lower, two long ones
 
@@ -33,7 +33,7 @@ def _note(text: str) -> None:
 
 
 def build_rows() -> Iterator[Row]:
-    """tree_build beside the published algorithm and torch.topk; on flat logits, the worst case, too."""
+    """tree_build beside the published algorithm and torch.topk; on flat logits and over a small vocabulary, too."""
     root = torch.zeros(1, dtype=torch.int64, device="cuda")
     floor = DEPTH * VOCAB * 2 / BYTES_PER_US
     peaked = [draft_logits(1, DEPTH, VOCAB, seed) for seed in range(4)]
@@ -51,6 +51,19 @@ def build_rows() -> Iterator[Row]:
                 floor,
                 topk if budget <= 256 else 120.0,
             )
+    small = [(4 * torch.randn(1, DEPTH, SMALL_VOCAB, device="cuda")).bfloat16() for _ in range(4)]
+    for budget in (16, 64, 256):
+        ours = graph_us([partial(tree_build, x, root, budget=budget) for x in small])
+        topk = graph_us([partial(torch.topk, x, budget, dim=-1) for x in small])
+        published = events_us([lambda: peers.published_build(small[0], budget)], 7)
+        yield Row(
+            "tree_build",
+            f"[1, 15, 512], B {budget}",
+            ours,
+            {"published": published, "torch.topk": topk},
+            0.0,
+            12.0 * (budget == 64),
+        )
     batch = draft_logits(32, DEPTH, VOCAB, 9)
     roots = torch.zeros(32, dtype=torch.int64, device="cuda")
     ours = graph_us([lambda: tree_build(batch, roots, budget=64)])

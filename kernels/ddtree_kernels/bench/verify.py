@@ -22,8 +22,9 @@ TOLERANCE = 4e-3  # of the norm, bfloat16 operands
 
 def build(seed: int) -> str | None:
     """What is wrong with tree_build, None if nothing."""
-    for batch, budget, spine in ((1, 16, False), (2, 64, False), (1, 256, True), (1, 1024, False)):
-        logits = draft_logits(batch, 15, 151936, seed + budget)
+    shapes = [(1, 16, False, 151936), (2, 64, False, 151936), (1, 256, True, 151936), (1, 1024, False, 151936)]
+    for batch, budget, spine, vocab in [*shapes, (1, 64, False, 512), (2, 256, True, 512)]:
+        logits = draft_logits(batch, 15, vocab, seed + budget)
         root = torch.arange(batch, device="cuda")
         full = launch.rank_tokens(logits, budget, budget, prune=False)
         log_probs, tokens = build_reference.top_log_probs(logits, budget)
