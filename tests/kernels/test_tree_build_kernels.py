@@ -26,23 +26,26 @@ CASES = [
     (1, 5, 9000, 40, bf16, False, None, 6.0),
 ]
 LISTS = Tuning(small=0)  # as a large vocabulary
+MANY = Tuning(small=0, many_rows=0)  # and as many rows
 APART = Tuning(grow=0)  # a small vocabulary's rows, then as a large budget
 LISTS_CASES = [
     (2, 5, 101, 16, bf16, False, None, 3.0),
     (1, 2, 300, 3, fp32, True, None, 0.0),  # more equal tokens than a list holds
     (1, 3, 777, 20, fp16, True, 5, 3.0),
 ]
+MANY_CASES = [(2, 3, 1900, 9, fp32, False, None, 3.0)]
 APART_CASES = [(2, 5, 101, 150, bf16, True, None, 2.0)]
 RUNS = [
     *((case, DEFAULT) for case in CASES),
     *((case, LISTS) for case in LISTS_CASES),
+    *((case, MANY) for case in MANY_CASES),
     *((case, APART) for case in APART_CASES),
 ]
 
 
 def named(value: object) -> str:
     """A short id."""
-    return {DEFAULT: "default", LISTS: "lists", APART: "apart"}.get(value, str(value))  # type: ignore[call-overload]
+    return {DEFAULT: "default", LISTS: "lists", MANY: "many", APART: "apart"}.get(value, str(value))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(("case", "tuning"), RUNS, ids=named)

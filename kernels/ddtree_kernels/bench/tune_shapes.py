@@ -19,7 +19,8 @@ from ddtree_kernels.ops.tree_build.tuning import Tuning
 NOW = Tuning()
 VARIANTS = {
     "default": NOW,
-    "pdl always": dataclasses.replace(NOW, many_rows=1 << 20),
+    "pdl always": dataclasses.replace(NOW, chained=1 << 20),
+    "many programs a row": dataclasses.replace(NOW, many_rows=1 << 20),
     "16 bins, 2 a nat": dataclasses.replace(NOW, bins=16, per_nat=2),
 }
 """Compared on all shapes."""

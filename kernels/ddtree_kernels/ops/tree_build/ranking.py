@@ -42,7 +42,7 @@ def unwritten(batch: int, depth: int, k: int, device: torch.device) -> Ranked:
 
 def chains(logits: torch.Tensor, tuning: Tuning) -> bool:
     """Whether the launches for these logits [N, L, V] are chained."""
-    return tuning.pdl and logits.shape[0] * logits.shape[1] <= tuning.many_rows and pdl.supported(logits.device)
+    return tuning.pdl and logits.shape[0] * logits.shape[1] <= tuning.chained and pdl.supported(logits.device)
 
 
 def group_size(vocab: int, k: int) -> int:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Tuning:
     """How the kernels are launched.
 
-    pdl         chain the launches (ops/pdl.py) of no more rows than `many_rows`, where the card can
+    pdl         chain the launches (ops/pdl.py), where the card can
+    chained     most rows for which that is done: with more it took longer
     small       largest vocabulary whose rows are ranked by counting, all tokens against all
     compares    most comparisons for which that is done: rows * vocabulary ** 2
     grow        largest budget whose trees are grown in one launch from there on; larger ones by four launches
@@ -22,6 +23,7 @@ class Tuning:
     """
 
     pdl: bool = True
+    chained: int = 132
     small: int = 1024
     compares: int = 1 << 25
     grow: int = 256
