@@ -17,12 +17,14 @@ import triton
 
 from ddtree_kernels.bench.timing import graph_us
 from ddtree_kernels.bench.tune_shapes import (
+    ROWS_VARIANTS,
     SHAPES,
     SMALL_VARIANTS,
     VARIANTS,
     Shape,
     inputs,
     kernel_times,
+    shapes_of,
     variants,
     wrong,
 )
@@ -32,7 +34,7 @@ from ddtree_kernels.ops.tree_build.tuning import Tuning
 
 ROUNDS = 2
 """Each variant is timed this often, in turn with the others; the least of the medians counts."""
-ALL = VARIANTS | SMALL_VARIANTS
+ALL = VARIANTS | ROWS_VARIANTS | SMALL_VARIANTS
 PARTS = 4
 """Processes that share a variant's checks, every PARTS-th shape each."""
 
@@ -40,7 +42,7 @@ PARTS = 4
 def check(name: str, part: int) -> int:
     """A child's work: prints one line a shape that is wrong; 1 if any was."""
     status = 0
-    for shape in [shape for shape in SHAPES if name in variants(shape)][part::PARTS]:
+    for shape in shapes_of(name)[part::PARTS]:
         try:
             error = wrong(shape, ALL[name])
         except Exception as raised:  # any failure is this variant's result
@@ -60,7 +62,7 @@ def checked(names: list[str], seconds: float) -> list[str]:
             [*command, str(part), name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         for name in names
-        for part in range(PARTS)
+        for part in range(min(PARTS, len(shapes_of(name))))
     }
     right = set(names)
     for (name, part), child in running.items():

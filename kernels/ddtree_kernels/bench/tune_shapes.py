@@ -19,11 +19,14 @@ from ddtree_kernels.ops.tree_build.tuning import Tuning
 NOW = Tuning()
 VARIANTS = {
     "default": NOW,
-    "pdl always": dataclasses.replace(NOW, chained=1 << 20),
-    "many programs a row": dataclasses.replace(NOW, many_rows=1 << 20),
     "16 bins, 2 a nat": dataclasses.replace(NOW, bins=16, per_nat=2),
 }
 """Compared on all shapes."""
+ROWS_VARIANTS = {
+    "pdl always": dataclasses.replace(NOW, chained=1 << 20),
+    "many programs a row": dataclasses.replace(NOW, many_rows=1 << 20),
+}
+"""Compared where rows are many, or else the default's."""
 SMALL_VARIANTS = {
     "2 warps": dataclasses.replace(NOW, grow_warps=2),
     "rest in four": dataclasses.replace(NOW, grow=0),
@@ -59,7 +62,13 @@ SHAPES = [
 
 def variants(shape: Shape) -> dict[str, Tuning]:
     """What is compared on this shape."""
-    return VARIANTS | (SMALL_VARIANTS if shape.vocab == SMALL else {})
+    many = shape.batch * DEPTH > min(NOW.chained, NOW.many_rows)
+    return VARIANTS | (ROWS_VARIANTS if many else {}) | (SMALL_VARIANTS if shape.vocab == SMALL else {})
+
+
+def shapes_of(variant: str) -> list[Shape]:
+    """The shapes on which a variant is compared."""
+    return [shape for shape in SHAPES if variant in variants(shape)]
 
 
 def inputs(shape: Shape, seed: int) -> torch.Tensor:
