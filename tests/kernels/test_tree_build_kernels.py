@@ -19,11 +19,11 @@ CASES = [
     (1, 1, 1, 1, fp32, False, None, 1.0),
     (1, 3, 7, 4, fp32, False, None, 3.0),
     (2, 5, 101, 16, bf16, False, None, 3.0),
-    (2, 4, 300, 33, fp16, True, None, 3.0),
+    (2, 4, 90, 33, fp16, True, None, 3.0),
     (1, 6, 133, 20, bf16, True, 5, 3.0),
     (2, 3, 1, 8, fp32, True, None, 1.0),
     (1, 4, 60, 70, fp32, False, None, 0.0),  # all equal
-    (1, 5, 9000, 40, bf16, False, None, 6.0),
+    (1, 4, 5000, 40, bf16, False, None, 6.0),
 ]
 LISTS = Tuning(small=0)  # as a large vocabulary
 MANY = Tuning(small=0, many_rows=0)  # and as many rows
