@@ -12,7 +12,7 @@ from tests.gpu.servers import Ended, Server
 from tests.gpu.steps import SIZES, Row, Run
 
 NAMES = ("ar", "dflash", *(f"tree-{size}" for size in SIZES))
-BATCHES, LEAST, MOST, TOKENS, SECONDS = (1, 8), 3, 6, 256, 115.0
+BATCHES, LEAST, MOST, TOKENS, SECONDS = (1, 8), 3, 6, 128, 115.0
 GOAL = 1.24
 WARM = 3
 """of how many prompts one warms up."""
