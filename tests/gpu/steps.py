@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ REFUSED: Mapping[str, Wanted] = {
 """each must end its start with one line that begins `DDTREE refuses: `."""
 STRICT = {"SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "1", "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY": "1"}
 REQUESTS, DRAWS, TOGETHER, PAUSE = 500, 4000, 8, 4.0
+SPREAD = 0.95
+"""share of the most frequent draw from which on draws say nothing of a distribution."""
 SHARES = {1: 0.08, 2: 0.2, 3: 0.4, 5: 0.64, 8: 1.0}
 """requests at once -> the share of REQUESTS that has been asked when that many end; few of the slow ones alone."""
 
@@ -155,8 +158,22 @@ def control(run: Run, found: Row) -> None:
     found.update(row, ok=not row["ok"])
 
 
+def unsure(run: Run) -> Row:
+    """The prompt with the plain target's answer up to where its two best tokens were nearest, as ids to go on from."""
+    margin, number, at = min((m, n, i) for n, p in enumerate(run.plain) for i, m in enumerate(p["margins"]))
+    ids = [*run.prompts[number], *run.plain[number]["ids"][:at]]
+    return {"prompt": number, "position": at, "margin": margin, "ids": ids}
+
+
 def samples(run: Run, found: Row) -> None:
-    """At temperature 0.7 the next tokens are distributed as the plain target's, as near as its own halves are."""
+    """At temperature 0.7 the next tokens are distributed as the plain target's, as near as its own halves are.
+
+    They are drawn where the plain target was least sure: where it is sure, all draws are one and nothing is compared.
+    """
+    if not run.plain:
+        ask_plain(run)
+    place = unsure(run)
+    found.update({key: place[key] for key in ("prompt", "position", "margin")})
     until = time.monotonic() + run.fleet.clock.left(28)
     sampling = {"max_new_tokens": 3, "temperature": 0.7, "ignore_eos": True}
 
@@ -167,7 +184,7 @@ def samples(run: Run, found: Row) -> None:
         def draw(_: int) -> None:
             if time.monotonic() > until:
                 return
-            got = server.post({"input_ids": [list(run.prompts[0])] * TOGETHER, "sampling_params": sampling})
+            got = server.post({"input_ids": [place["ids"]] * TOGETHER, "sampling_params": sampling})
             with lock:
                 drawn.extend(tuple(a["output_ids"]) for a in got)
 
@@ -183,8 +200,10 @@ def samples(run: Run, found: Row) -> None:
         found["ok"] = False
         return
     count = min(len(plain), len(tree))
+    most = max(Counter(plain).values()) / len(plain)
     own, other = compare.distance(plain[::2], plain[1::2]), compare.distance(plain[:count], tree[:count])
-    found.update(between_halves=round(own, 4), between_servers=round(other, 4), ok=other <= 1.2 * own + 0.01)
+    found.update(between_halves=round(own, 4), between_servers=round(other, 4), most_frequent=round(most, 4))
+    found["ok"] = other <= 1.2 * own + 0.01 and most < SPREAD
 
 
 def refusals(run: Run, found: Row) -> None:

@@ -99,3 +99,35 @@ def test_smoke_takes_two_servers(tmp_path: Path) -> None:
     assert (
         found["smoke"]["ok"] and found["quick"]["ok"] and set(found["start"]) == {"ok", "seconds", "dflash", "tree-31"}
     )
+
+
+def drawing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, draws: list[int]) -> tuple[dict[str, Any], list[Any]]:
+    """(what the step found, ids that it asked to go on from), with servers that give these tokens in turn."""
+    asked: list[Any] = []
+
+    class Drawn:
+        def __init__(self) -> None:
+            self.tokens = itertools.cycle(draws)
+
+        def post(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+            asked.append(body["input_ids"][0])
+            return [{"output_ids": [next(self.tokens)]} for _ in body["input_ids"]]
+
+    fleet = waves.Fleet(tmp_path, tmp_path, tmp_path, waves.Clock(30.0), (), STAND_IN, 0.0)
+    one = {name: Drawn() for name in steps.LATER[:2]}
+    monkeypatch.setattr(fleet, "get", one.__getitem__)
+    plain = [{"ids": [7, 8], "margins": [3.0, 2.0]}, {"ids": [9, 4, 5], "margins": [1.0, 0.25, 4.0]}]
+    found: dict[str, Any] = {}
+    steps.samples(steps.Run(fleet, [[1], [2, 3]], [], plain), found)
+    return found, asked
+
+
+def test_samples_are_drawn_where_the_target_is_least_sure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, asked = drawing(monkeypatch, tmp_path, [5, 6, 6, 5])
+    assert found["ok"] and found["most_frequent"] == 0.5 and (found["prompt"], found["position"]) == (1, 1)
+    assert asked and all(ids == [2, 3, 9] for ids in asked)
+
+
+def test_draws_that_are_all_the_same_prove_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, _ = drawing(monkeypatch, tmp_path, [5])
+    assert found["between_servers"] == 0 and found["most_frequent"] == 1 and not found["ok"]

@@ -17,15 +17,24 @@ def test_rounds() -> None:
     counters = Counters("shadow", 31, 16)
     counters.see([5, 6, 7], [5], 1)  # the tree would have given two more
     counters.see([5, 6], [5, 6], 2)
-    counters.see([5, 6, 7, 8], [5, 6, 7], 2)  # stopped inside the path
+    counters.see([5, 6, 7, 8], [5, 6, 7], 2, ended=True)  # stopped inside the path
     counters.spent(dict.fromkeys(PHASES, 0.002))
     counters.spent({"draft": 0.004})
     section = counters.section()
-    assert (section["rounds"], section["longer_rounds"], section["gained"]) == (3, 2, 3)
-    assert (section["tree_length"], section["chain_length"], section["accept_length"]) == (3.0, 2.0, 1.6667)
+    assert (section["rounds"], section["longer_rounds"], section["gained"]) == (3, 1, 2)
+    assert (section["tree_length"], section["chain_length"], section["accept_length"]) == (2.3333, 1.6667, 1.6667)
     assert (section["shorter_rounds"], section["astray_rounds"]) == (0, 0)
     assert section["steps"] == 2 and section["ms"]["draft"] == 3.0 and section["ms"]["walk"] == 1.0
-    assert "accept length 1.6667 (tree 3.0, chain 2.0)" in counters.line()
+    assert "accept length 1.6667 (tree 2.3333, chain 1.6667)" in counters.line()
+
+
+def test_an_end_gives_the_tree_no_gain_that_nobody_gets() -> None:
+    counters = Counters("tree", 31, 16)
+    counters.see([5, 6, 7, 8], [5], 1, ended=True)  # the answer had room for one token
+    counters.see([5, 6, 7], [5], 2, ended=True)
+    section = counters.section()
+    assert (section["gained"], section["longer_rounds"], section["shorter_rounds"]) == (1, 1, 0)
+    assert section["tree_length"] == section["accept_length"] == 1.5
 
 
 def test_what_must_stay_0_would_show() -> None:

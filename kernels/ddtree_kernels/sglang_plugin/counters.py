@@ -40,8 +40,11 @@ class Counters:
     gpu_steps: int = 0
     gpu: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
-    def see(self, tree: Sequence[int], chain: Sequence[int], appended: int) -> None:
-        """One request's round: the tokens that each would give, and how many were appended (fewer at a stop)."""
+    def see(self, tree: Sequence[int], chain: Sequence[int], appended: int, ended: bool = False) -> None:
+        """One request's round: the tokens that each would give, and how many were appended. ended: with the last of
+        them the request was finished, so that neither could have given more."""
+        if ended:
+            tree, chain = tree[:appended], chain[:appended]
         self.rounds += 1
         self.tree_sum += len(tree)
         self.chain_sum += len(chain)

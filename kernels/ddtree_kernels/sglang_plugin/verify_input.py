@@ -112,8 +112,9 @@ class DDTreeVerifyInput(DFlashVerifyInput):  # type: ignore[misc]
             req.spec_num_correct_drafts += appended - 1
             req.update_spec_correct_drafts_histogram(appended - 1)
             if self.counters is not None:
-                self.counters.see(by_tree, by_chain, appended)
-                self.counters.due |= req.finished()
+                ended = bool(req.finished())
+                self.counters.see(by_tree, by_chain, appended, ended)
+                self.counters.due |= ended
         return paths, newest
 
     def _commit(
