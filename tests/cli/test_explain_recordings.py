@@ -23,7 +23,9 @@ FOUND = {
     "model-path-missing": "model-path-missing",
     "port-in-use-never-exits": "port-in-use",
     "tiny-dflash": None,
-    "tiny-tree-31": None,
+    "tiny-refused-fa3": "unknown-argument",
+    "tiny-shadow-31": None,
+    "tiny-tree-63": None,
     "triton-crash-decode-capture": "kernel-arch-missing",
     "triton-crash-piecewise": "kernel-arch-missing",
     "unknown-flag": "unknown-argument",
@@ -37,6 +39,8 @@ def test_a_recordings_own_file(name: str, slug: str | None, tmp_path: Path, caps
     file.write_bytes(lzma.decompress(packed))
     main(["explain", str(file), "--json"])
     told = json.loads(capsys.readouterr().out)
+    for finding in told["findings"] if name.startswith("tiny-") else ():
+        assert "fa3 verifies a tree as a chain" in finding["summary"] and "triton" in finding["remedies"][0]["text"]
     assert [f["slug"] for f in told["findings"][:1]] == ([slug] if slug else [])
     if slug is None:
         assert told["phase"] == "ready"

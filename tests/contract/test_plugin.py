@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ddtree_console.demo import recordings
 from ddtree_console.domain.engines import ddtree_info
 from ddtree_console.domain.service_state import service_state
 from ddtree_console.domain.snapshot import HostSnapshot
 from ddtree_console.domain.spec import Speculative
 from ddtree_console.transport import carried
+from ddtree_console.ui.views.host import http_rows
 from tests.contract.consoles import UNIT, fleet_of, profile, screen
 from tests.contract.real import RealHost
 
@@ -31,13 +34,22 @@ async def test_the_unit_finds_the_plug_in_by_its_path(real_host: RealHost) -> No
         assert 'Environment="DDTREE_MODE=shadow"' in unit and 'Environment="DDTREE_BUDGET=15"' in unit
 
 
-async def test_a_recorded_tree_server_becomes_ready_and_shows_its_accept_length(real_host: RealHost) -> None:
+@pytest.mark.parametrize(
+    ("name", "accept", "words"),
+    [
+        ("tiny-tree-63", 4.03, "the tree saves 1.28 tokens a round"),
+        ("tiny-shadow-31", 3.67, "the tree would have saved 0.51 tokens a round; enable with `e`"),
+    ],
+)
+async def test_a_recorded_server_becomes_ready_and_shows_its_accept_length(
+    real_host: RealHost, name: str, accept: float, words: str
+) -> None:
     python, replayer = (await real_host.exec("command -v python3")).strip(), real_host.replayer()
-    recorded = recordings.load("tiny-tree-31").responses["/server_info"][1]
+    recorded = recordings.load(name).responses["/server_info"][1]
     section = ddtree_info.read(recorded)
     assert section is not None
-    intent = Speculative("ddtree", False, 31, recorded["speculative_draft_model_path"])
-    served = profile(python, replayer, "tiny-tree-31", 200, "tree")
+    intent = Speculative("ddtree", section.mode == "shadow", section.budget, recorded["speculative_draft_model_path"])
+    served = profile(python, replayer, name, 200, "tree")
     tree = replace(served, dialect="plugin-0.5.12", speculative=intent)
     fleet = await fleet_of(real_host)
     async with screen(replace(fleet, profiles={**fleet.profiles, "tree": tree})) as see:
@@ -52,5 +64,7 @@ async def test_a_recorded_tree_server_becomes_ready_and_shows_its_accept_length(
         host = await see.until(told)
         service = host.services[0]
         assert service_state(host, service, host.at or 0.0).word == "ready" and service.drift == ()
-        assert service.http.source == "metrics" and service.http.accept_len == 2.65
-        assert ddtree_info.verdict(section)[0] == "the tree saves 0.66 tokens a round"
+        assert service.http.source == "metrics" and service.http.accept_len == pytest.approx(accept, abs=0.01)
+        assert ddtree_info.verdict(section)[0] == words
+        shown = ["".join(text for text, _ in row).strip() for row in http_rows(service, None, host.at or 0.0, 100)]
+        assert f"accept {service.http.accept_len:.2f}" in " ".join(shown) and shown[-1] == words

@@ -65,6 +65,15 @@ def test_another_ptxas_mends_the_piecewise_graph() -> None:
     assert conditions.choose(TEXT, "ct129", "sglang", flags, {"PATH": "/bin"}).recording == "triton-crash-piecewise"
 
 
+def test_the_plug_in_serves_in_its_mode_and_refuses_a_backend() -> None:
+    tree = STORY.format(0.85, 8192) + " --speculative-algorithm DDTREE"
+    shadow = conditions.choose(TEXT, "ct200", "sglang", flags_of(tree.split()), {"DDTREE_MODE": "shadow"})
+    assert shadow.recording == "tiny-shadow-31" and choose("ct200", tree).recording == "tiny-tree-63"
+    for words in (tree.replace(" --attention-backend triton", ""), tree.replace("triton", "fa3")):
+        assert choose("ct129", words).recording == choose("ct200", words).recording == "tiny-refused-fa3"
+    assert choose("ct200", STORY.format(0.85, 8192).replace("triton", "fa3")).recording == "dflash-healthy"
+
+
 def test_the_wrapper_serves_and_never_hangs() -> None:
     choice = choose("ct129", "--model /models/q --mode linear --drain-seconds 5", engine="wrapper")
     assert (choice.recording, choice.freeze) == ("dflash-eager-then-frozen", False)

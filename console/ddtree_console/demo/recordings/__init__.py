@@ -16,8 +16,6 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 # a run that differs only in how its bars were drawn has no answers of its own
 ANSWERS_OF = {"dflash-healthy-bars": "dflash-healthy"}
-# a run that served and kept no tokens gives this one's, in its time
-TOKENS_OF, TOKENS = "dflash-healthy", ("/generate", "gen3_s")
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,6 @@ def load(name: str) -> Recording:
         raise KeyError(f"no recording {name!r}; there are: {', '.join(names())}")
     facts = _facts(name)
     answers = facts.get("responses") or (_facts(ANSWERS_OF[name])["responses"] if name in ANSWERS_OF else {})
-    if answers and facts["ready"] is not None and "/generate" not in answers:
-        other = _facts(TOKENS_OF)["responses"]
-        answers = {**answers, **{key: other[key] for key in TOKENS}}
     return Recording(
         name=name,
         args=tuple(facts["args"]),
