@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from ddtree_kernels.ops.tree_attention import hopper_launch, launch
+from ddtree_kernels.ops.tree_attention import triton as kernels
 from ddtree_kernels.ops.tree_attention.parts import join, make_parts
 from tests.kernels.helpers import DEVICE
 
@@ -54,7 +57,15 @@ def test_the_hopper_kernel_is_split_as_measured_best(context: int, nodes: int, s
 
 @pytest.mark.parametrize(
     ("context", "nodes", "pays"),
-    [(32768, 65, True), (32768, 257, True), (8192, 65, False), (2048, 65, False), (131072, 17, False)],
+    [
+        (32768, 65, True),
+        (8192, 65, True),
+        (2048, 257, True),
+        (32768, 33, True),
+        (2048, 65, False),
+        (2048, 17, False),
+        (131072, 17, False),
+    ],
 )
 def test_the_hopper_kernel_is_taken_where_it_was_faster(context: int, nodes: int, pays: bool) -> None:
     query = torch.empty(1, nodes, 32, 128, dtype=torch.bfloat16, device="meta")
@@ -62,10 +73,48 @@ def test_the_hopper_kernel_is_taken_where_it_was_faster(context: int, nodes: int
     assert hopper_launch.pays(query, cache, context + nodes) == pays
 
 
-def test_a_few_tiles_are_not_split_and_many_fill_the_card() -> None:
-    # a key head with 5 blocks of rows over a cache of 512; 8 key heads over 2048
-    assert launch.splits_for(5, 512 // 64 + 1, 264) == 1
-    assert launch.splits_for(8, 2048 // 64 + 2, 132) == 12
+@pytest.mark.parametrize(
+    ("programs", "rows", "slots", "splits"),
+    # a key head of 5 blocks over one tile of cache and over 512 and 1024 rows; 8 key heads over 2048
+    [(5, 64, 264, 1), (5, 512, 264, 9), (5, 1024, 264, 17), (8, 2048 + 64, 132, 12)],
+)
+def test_one_tile_is_not_split_and_many_fill_the_card(programs: int, rows: int, slots: int, splits: int) -> None:
+    assert launch.splits_for(programs, rows // 64 + 1, slots) == splits
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_every_row_tile_has_as_many_parts_as_the_reduction_reads(paired: bool) -> None:
+    # as the Gluon kernel places its warpgroups
+    for row_tiles in range(1, 20):
+        blocks = -(-row_tiles // hopper_launch.WARPGROUPS)
+        if paired:
+            rest = max(row_tiles - 2 * blocks, 0)
+            held = [*range(2 * blocks), *(2 * blocks + min(block, rest - 1) for block in range(blocks) if rest)]
+        else:
+            held = [min(place, row_tiles - 1) for place in range(hopper_launch.WARPGROUPS * blocks)]
+        parts = [held.count(tile) for tile in range(row_tiles)]
+        assert parts[:-1] == [1] * (row_tiles - 1)
+        assert parts[-1] == hopper_launch.sharers(row_tiles, blocks, paired)
+
+
+@pytest.mark.parametrize(("rows", "early"), [(64, True), (launch.EARLY_ROWS + 1, False)])
+def test_the_split_kernel_is_launched_early_at_small_lengths(
+    rows: int, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[dict[str, object]] = []
+
+    class Kernel:
+        def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+            return lambda *_, **options: launched.append(options)
+
+    monkeypatch.setattr(kernels, "split_kernel", Kernel())
+    query = torch.zeros(1, 1, 1, 64, dtype=torch.bfloat16, device="meta")
+    cache = torch.zeros(1, rows, 1, 64, dtype=torch.bfloat16, device="meta")
+    words, lengths = torch.zeros(1, 1, 1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    nothing = (None,) * 6
+    launch.tree_attention(query, cache, cache, words, lengths, *nothing, False, None, splits=1, pdl=True)
+    assert [options.get("launch_pdl", False) for options in launched] == [early]
+    assert launched[0]["PDL"] is True  # which makes it wait before its first read
 
 
 def test_the_hopper_kernel_serves_no_cpu_tensor() -> None:

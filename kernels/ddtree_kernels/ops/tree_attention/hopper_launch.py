@@ -18,13 +18,14 @@ START_REGISTERS = 128  # every thread's at launch
 REGISTERS = 160  # a consumer thread's: what 64 Ki less the producer's leave, in steps of 8
 START = 25  # products of 64 rows and 64 keys whose time the start and the end of a program take
 MOST_SPLITS = 128
-LEAST_WORK = 1 << 20  # rows of a request times row tiles and key heads from which the kernel pays
-LEAST_ROW_TILES = 5
+# rows of a request times row tiles and key heads from which the kernel pays: lost at 84 520, won at 313 480
+LEAST_WORK = 300_000
+LEAST_ROW_TILES = 3
 GLUON_OF = ((3, 6),)  # Triton releases whose Gluon the kernel is written for: the interface still moves
 
 
 def pays(query: torch.Tensor, key_cache: torch.Tensor, longest: int) -> bool:
-    """Whether the kernel is faster than Triton's, as measured (README.md): rows for more than Triton's one tile, and so
+    """Whether the kernel is faster than Triton's, as measured (README.md): more rows than one tile of Triton's, and so
     many keys that they make up for a program's longer start. Other head sizes were not measured.
     """
     _, nodes, heads, size = query.shape
@@ -70,6 +71,14 @@ def splits_for(programs: int, tiles: int, slots: int, rows: float) -> int:
     return best
 
 
+def sharers(row_tiles: int, blocks: int, paired: bool) -> int:
+    """How many warpgroups of the programs share the last row tile; pairs take two each and share none."""
+    if paired:
+        rest = row_tiles - 2 * blocks
+        return blocks - rest + 1 if rest > 0 else 1
+    return WARPGROUPS * blocks - row_tiles + 1
+
+
 def split(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -82,8 +91,12 @@ def split(
     longest: int,
     splits: int | None,
     early: bool,
+    paired: bool = False,
 ) -> Parts:
-    """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request."""
+    """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request.
+
+    paired: two warpgroups of a program run the same code (not measured yet).
+    """
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -94,7 +107,7 @@ def split(
     group = heads // kv_heads
     row_tiles = -(-nodes * group // ROWS)
     blocks = -(-row_tiles // WARPGROUPS)
-    shared = WARPGROUPS * blocks - row_tiles + 1  # warpgroups of the last row tile
+    shared = sharers(row_tiles, blocks, paired)
     tiles = -(-longest // KEYS) + 1
     if splits is None:
         slots = multiprocessors(query.device.index or 0)
@@ -133,11 +146,12 @@ def split(
         KEY_RING=RING,
         VALUE_RING=RING,
         REGISTERS=REGISTERS,
+        PAIRED=paired,
         COUNTED=node_counts is not None,
         DIRECT=parts.direct,
         WITH_LOG=with_log and parts.direct,
         PDL=True,
-        num_warps=4,
+        num_warps=8 if paired else 4,
         maxnreg=START_REGISTERS,
         **({"launch_pdl": True} if early else {}),
     )

@@ -13,7 +13,9 @@ from ddtree_kernels.ops.tree_attention import triton as kernels
 from ddtree_kernels.ops.tree_attention.parts import LOG2_E, capability, join, make_parts, multiprocessors
 
 MOST_SPLITS = 128
-REDUCE = 8  # tiles whose time the reduction's launch and latency take
+REDUCE = 1.0  # tiles whose time a reduction takes
+REDUCE_EACH = 0.07  # and each of the parts that it joins
+EARLY_ROWS = 8192  # up to which the split kernel is launched before what precedes it has ended
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,13 @@ def blocks_for(rows: int, size: int, element: int) -> Blocks:
 def splits_for(programs: int, tiles: int, slots: int) -> int:
     """How many splits make the launch shortest: full waves of programs, each with a few tiles' worth of overhead.
 
-    More than one split needs the reduction, which costs REDUCE tiles.
+    More than one split needs the reduction. Its cost is from a key head of size 64 at 150 to 900 keys on an H200: 4.2
+    µs and 0.53 a tile without a reduction, which takes up to 0.5 more and 0.04 for each split.
     """
     best, least = 1, math.inf
     for splits in range(1, min(MOST_SPLITS, tiles) + 1):
         waves = -(-programs * splits // slots)
-        cost = waves * (-(-tiles // splits) + 3) + (0.02 * splits + REDUCE if splits > 1 else 0)
+        cost = waves * (-(-tiles // splits) + 3) + (REDUCE_EACH * splits + REDUCE if splits > 1 else 0)
         if cost < least:
             best, least = splits, cost
     return best
@@ -72,13 +75,15 @@ def tree_attention(
     splits: int | None = None,
     hopper: bool | None = None,
     pdl: bool | None = None,
-    early: bool = False,
+    early: bool | None = None,
+    paired: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """As the public function, arguments unchecked; one or two launches.
 
     shape, splits, hopper (whether the Gluon kernel is taken; None = where it is measured to be faster), pdl (whether
-    the second launch overlaps the first) and early (whether the first overlaps what is before it) are for tuning and
-    tests.
+    the second launch overlaps the first) and early (whether the first overlaps what is before it, up to its first read;
+    None = Triton's kernel, if pdl, up to EARLY_ROWS; it gains 0.2 to 0.4 µs there and nothing above) are for tuning and
+    tests, as is paired (hopper_launch.split).
     """
     batch, nodes, heads, size = query.shape
     kv_heads = key_cache.shape[2]
@@ -96,7 +101,7 @@ def tree_attention(
     if hopper:
         parts = hopper_launch.split(
             query, key_cache, value_cache, visibility, context_lengths, node_counts, scale, with_log, longest, splits,
-            early,
+            bool(early), paired,
         )  # fmt: skip
         join(parts, group, pdl)
         return parts.out, parts.log_sum
@@ -108,6 +113,7 @@ def tree_attention(
     if splits is None:
         slots = multiprocessors(query.device.index or 0) * shape.resident
         splits = splits_for(blocks * kv_heads * batch, tiles, slots)
+    early = pdl and longest <= EARLY_ROWS if early is None else early
     parts = make_parts(query, splits, with_log)
     kernels.split_kernel[(blocks * kv_heads * splits, batch)](
         query,
@@ -149,7 +155,7 @@ def tree_attention(
         DIRECT=splits == 1,
         WITH_LOG=with_log,
         EXACT=query.dtype == torch.float32,
-        PDL=pdl,
+        PDL=pdl or early,
         num_warps=shape.warps,
         num_stages=shape.stages,
         **({"launch_pdl": True} if early else {}),
