@@ -23,7 +23,7 @@ READS = (
     ATEN.masked_select.default, ATEN.lift_fresh.default,
 )  # fmt: skip
 """Ops that need a tensor's values on the host, or (the last one) bring the host's to the device."""
-ON_DEVICE = ("tree_build", "tree_accept", "linear_accept", "settle")
+ON_DEVICE = ("tree_build", "tree_accept", "linear_accept", "finish")
 """Our operations: kernels on a GPU, specifications in plain loops here."""
 ALL = (Settings("autoregressive"), Settings("linear"), Settings("ddtree", 8), Settings("shadow-linear", 8))
 

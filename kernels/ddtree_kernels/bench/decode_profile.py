@@ -16,7 +16,7 @@ from ddtree_kernels.decode.sampling import Sampling
 TOKENS = 128
 MOST = 24
 """Kernels that are named, the longest first."""
-LAST = "settle_kernel"
+LAST = "finish_kernel"
 """The kernel that a round ends with."""
 _WIDTH = 90
 

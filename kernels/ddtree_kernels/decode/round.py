@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from ddtree_kernels.decode import host
+from ddtree_kernels.decode.finish import finish
 from ddtree_kernels.decode.highest import highest
 from ddtree_kernels.decode.ring import Ring
 from ddtree_kernels.decode.sampling import Chooser
 from ddtree_kernels.decode.settings import Settings
-from ddtree_kernels.decode.settle import settle
 from ddtree_kernels.models.attention import chain_words
 from ddtree_kernels.ops.kv_commit import feature_commit
 from ddtree_kernels.ops.tree_accept import Accepted, linear_accept, tree_accept
@@ -64,7 +64,7 @@ class Round:
         self.on_host = target.device.type == "cpu" and not static
         """Steps between the models by host.py."""
         self.settles = target.device.type == "cuda" and static
-        """The end of a round in one launch, by settle.py, with the output in the ring."""
+        """Accept and commit in one launch, by finish.py, with the output in the ring."""
         self.draft_model, self.draft_cache = draft, draft_cache
         self.block = draft.block_size if draft is not None else 1
         self.nodes = settings.nodes(self.block)
@@ -82,6 +82,8 @@ class Round:
         self.accepted = Accepted(*(torch.zeros(1, dtype=torch.int32, device=device),) * 2, self.place.root)
         self.figures: torch.Tensor | None = None
         """Of a shadow: int64 [2], what the tree would have committed, and 1 where it contradicts the chain."""
+        self.began = torch.zeros(1, dtype=torch.int64, device=device)
+        """The place's length as a round that settles began, for its last launch."""
         size = self.width + FIGURES
         self.output = torch.zeros(size, dtype=torch.int64, device=device)
         self.ring = Ring(size, device)
@@ -142,10 +144,18 @@ class Round:
             features=self.draft_model is not None,
             max_length=self.max_length,
         )
-        self.chosen = self.choose(self.target.logits(hidden))
+        copy = None
+        if self.settles and tree is not None:
+            assert isinstance(length, torch.Tensor)
+            copy = length, self.began
+        self.chosen = self.choose(self.target.logits(hidden), copy)
 
     def accept(self) -> None:
-        """The path on which the target agrees; its tokens, the bonus, and the figures of a shadow."""
+        """The path on which the target agrees; its tokens, the bonus, and the figures of a shadow.
+
+        A round that settles leaves this to its commit."""
+        if self.settles:
+            return
         chosen = self.chosen[None]
         if self.logits is None:
             self.accepted = Accepted(*self._alone, self.chosen)
@@ -156,11 +166,10 @@ class Round:
         if self.settings.mode == "shadow-linear":
             walked, self.accepted = self.accepted, self._spine(chosen)
             self.figures = self._compare(walked)
-        if not self.settles:
-            self._emit()
+        self._emit()
 
     def _emit(self) -> None:
-        """The output row; a captured round writes its own with the place (settle.py)."""
+        """The output row."""
         kept = self.accepted.nodes[0, : self.width].long().clamp(min=0)
         # the token chosen after an accepted node is the next node's, and after the last one the bonus
         torch.index_select(self.chosen, 0, kept, out=self.output[: self.width])
@@ -194,13 +203,24 @@ class Round:
         if self.on_host:
             self._commit_on_host()
             return
+        if self.settles:
+            chain = None if self.logits is None else self.tokens
+            finish(
+                place,
+                chain if self.tree is None else self.tree,
+                self.chosen,
+                self.features,
+                self.cache,
+                self.began,
+                self.ring,
+                self.width,
+                shadow=self.settings.mode == "shadow-linear",
+            )
+            return
         if self.tree is not None:
             self.cache.commit(accepted, self._lengths())
-        if self.settles:
-            settle(place, accepted, self.chosen, self.features, self.figures, self.ring, self.width)
-            return
-        if self.tree is not None and self.features is not None:
-            feature_commit(self.features[None], accepted)
+            if self.features is not None:
+                feature_commit(self.features[None], accepted)
         if self.static:
             assert isinstance(place.length, torch.Tensor) and isinstance(place.before, torch.Tensor)
             if self.features is not None and place.pending is not None:
@@ -232,7 +252,9 @@ class Round:
 
     def launches(self, stage: str) -> bool:
         """Whether this stage does anything on the device, in this mode."""
-        return self.draft_model is not None or stage in ("verify", "commit") or (stage == "accept" and not self.settles)
+        if stage == "accept":
+            return not self.settles
+        return self.draft_model is not None or stage in ("verify", "commit")
 
     def run(self) -> None:
         """All stages. Then `row` is `width` tokens, of which the first `count` are new, and the figures."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ddtree_kernels.decode.highest import highest
+from ddtree_kernels.decode.highest import Copy, highest
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,14 @@ class Chooser:
         finally:
             self.greedy, self.filtered = before
 
-    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """int64 [n] from logits [n, V]: the highest (the lowest token of equals), or one independent sample a row."""
+    def __call__(self, logits: torch.Tensor, copy: Copy | None = None) -> torch.Tensor:
+        """int64 [n] from logits [n, V]: the highest (the lowest token of equals), or one independent sample a row.
+
+        copy: one number that is copied on the way (highest.py)."""
         if self.greedy:
-            return highest(logits)
+            return highest(logits, copy=copy)
+        if copy is not None:
+            copy[1].copy_(copy[0])
         values = logits if logits.dtype == torch.float64 else logits.float()
         probabilities = torch.softmax(values / self._numbers[0], dim=-1)
         if self.filtered:
