@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from ddtree_kernels.models import fused
 from ddtree_kernels.models.api import DraftConfig, Pair, Rope, TargetConfig
 from ddtree_kernels.models.cache import Cache
 from ddtree_kernels.models.dflash import DFlash, draft_names
@@ -76,16 +75,12 @@ def passes(pair: Pair, number: Any) -> list[torch.Tensor]:
      (torch.bfloat16, "plain", True)],
     ids=["ints", "biases", "yarn", "bfloat16"],
 )  # fmt: skip
-@pytest.mark.parametrize("chained", [False] if DEVICE == "cpu" else [False, True])
-def test_a_pass_is_the_plain_one(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kind: str, tensors: bool, chained: bool
-) -> None:
+def test_a_pass_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kind: str, tensors: bool) -> None:
     number: Any = (lambda value: torch.tensor([value], device=DEVICE)) if tensors else int
     exact = made(torch.float64, kind)
     monkeypatch.setattr(Trunk, "fuses", False)
     want, plain = passes(exact, number), passes(made(dtype, kind), number)
     monkeypatch.setattr(Trunk, "fuses", True)
-    monkeypatch.setattr(fused, "CHAINED", chained)
     have = passes(made(dtype, kind), number)
     for i, (one, two, three) in enumerate(zip(have, plain, want, strict=True)):
         assert one.dtype == two.dtype == dtype and one.shape == two.shape == three.shape

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -22,7 +22,7 @@ from ddtree_kernels.bench.decode_warm import jobs, warm
 from ddtree_kernels.bench.decode_ways import BUDGETS, prompts_of, ways
 from ddtree_kernels.decode.engine import Engine
 from ddtree_kernels.decode.settings import Settings
-from ddtree_kernels.models import Pair, fused, load_pair
+from ddtree_kernels.models import Pair, load_pair
 from ddtree_kernels.tiny.prompts import UNTRAINED
 
 
@@ -100,21 +100,6 @@ def gpu_parts(pair: Pair, engines: Mapping[str, Engine], prompts: Mapping[str, l
     return parts
 
 
-def early_lines(pair: Pair, ways: Mapping[str, Settings], texts: Sequence[Sequence[int]]) -> Iterator[str]:
-    """A whole round's graph with the models' small kernels launched as usual and early, in turns."""
-    before = fused.CHAINED
-    try:
-        for way, settings in ways.items():
-            took: dict[bool, list[float]] = {False: [], True: []}
-            for chained in (False, True, False, True):
-                fused.CHAINED = chained
-                took[chained].append(stage_us(pair, settings, max(map(len, texts)), texts)[WHOLE])
-            usual, early = min(took[False]), min(took[True])
-            yield f"{way}: whole round {usual:.1f} µs, with the models' small kernels launched early {early:.1f} µs"
-    finally:
-        fused.CHAINED = before
-
-
 def summary(found: Found, report: Report) -> int:
     """What differs from autoregressive, and what the shadow found; how many answers differ."""
     noise = max(total(of, False).noise for of in found.values())
@@ -143,7 +128,6 @@ def compare(pair: Pair, args: argparse.Namespace, report: Report) -> int:
     trees = [way for way in found if way.startswith("ddtree")]
     best = max(trees, key=lambda way: total(found[way], False).speed)
     report(["", f"{args.pair} pair, {machine(pair.target.device)}",
-            *(["the models' small kernels launched early"] if fused.CHAINED else []),
             f"{args.prompts} held-back prompts a family, at most {args.tokens} tokens each, median of {args.repeats}; "
             "parts in ms a round", ""])  # fmt: skip
     report(table(found, parts))
@@ -172,7 +156,6 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--profile", action="store_true", help="also the kernels of a linear and of the best ddtree round, on a GPU"
     )
-    parser.add_argument("--early", action="store_true", help="the models' small kernels launched early, on a GPU")
     parser.add_argument("--no-big", action="store_true", help="without the Qwen3-8B-shaped pair, on a GPU")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the tables go here too")
     args = parser.parse_args(argv)
@@ -183,9 +166,7 @@ def main(argv: list[str]) -> int:
     report = Report(args.out)
     began = time.monotonic()
     if cuda:
-        fused.CHAINED = fused.CHAINED or args.early
         sizes = ["--pair", args.pair, "--prompts", str(args.prompts), "--tokens", str(args.tokens)]
-        sizes += ["--early"] if args.early else []
         warm(jobs(tuple(ways(args.budgets)), not args.no_big), sizes, note)
     different: list[int] = []
     pairs: list[Pair] = []
@@ -194,15 +175,8 @@ def main(argv: list[str]) -> int:
         pairs.append(load_pair(args.pair, device=device, dtype=torch.bfloat16 if cuda else torch.float32))
         different.append(compare(pairs[0], args, report))
 
-    def early() -> None:
-        settings = {way: one for way, one in ways((64,)).items() if way in ("linear", "ddtree 64")}
-        texts = [of[0] for of in prompts_of(pairs[0], 1).values()]
-        report(["", *early_lines(pairs[0], settings, texts)])
-
     report.attempt(f"{args.pair} pair", decode)
     if cuda and not args.no_big:
         report.attempt("Qwen3-8B-shaped pair", lambda: report(big_rows(device)))
-    if cuda and args.profile:
-        report.attempt("early launches", early)
     note(f"all of it took {time.monotonic() - began:.0f} s")
     return int(report.failures > 0 or (not cuda and any(different)))

@@ -19,7 +19,7 @@ from ddtree_kernels.bench.decode_big import ways as big_ways
 from ddtree_kernels.bench.decode_run import decode, engine_of
 from ddtree_kernels.bench.decode_stages import placed
 from ddtree_kernels.bench.decode_ways import prompts_of, settings_of
-from ddtree_kernels.models import fused, load_pair
+from ddtree_kernels.models import load_pair
 
 LIMIT = 80
 """Seconds after which a process is ended: the bench then compiles the rest itself."""
@@ -77,10 +77,8 @@ def main() -> int:
     parser.add_argument("--pair", default="tiny")
     parser.add_argument("--prompts", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--early", action="store_true")
     parser.add_argument("--job", required=True)
     args = parser.parse_args()
-    fused.CHAINED = fused.CHAINED or args.early
     run(args.job, args.pair, args.prompts, args.tokens)
     torch.cuda.synchronize()
     return 0

@@ -12,18 +12,6 @@ from ddtree_kernels.models.api import Cache, LayerShape
 from ddtree_kernels.models.stack import Layer
 from ddtree_kernels.ops.checks import next_power_of_two
 
-CHAINED = False
-"""Whether a step is set up while the matrix product before it ends (ops/pdl.py); not yet run on a GPU.
-
-Each of these kernels comes behind a product, which is launched as usual, and waits for it before its first access.
-"""
-
-
-def _early(tensor: torch.Tensor) -> dict[str, bool]:
-    from ddtree_kernels.ops import pdl  # here, since it needs triton
-
-    return pdl.after(CHAINED and pdl.supported(tensor.device))
-
 
 def _warps(block: int) -> int:
     return min(8, max(1, block // 256))
@@ -68,7 +56,7 @@ def add_norm(
     block = next_power_of_two(size)
     kernels.norm_kernel[(x.shape[0],)](
         x, delta, weight, total, normed, x.stride(0), total.stride(0), size, eps,
-        BLOCK=block, num_warps=_warps(block), **_early(x),
+        BLOCK=block, num_warps=_warps(block),
     )  # fmt: skip
 
 
@@ -106,7 +94,7 @@ def heads(
     kernels.heads_kernel[(rows, count + 2 * kv)](
         packed, norms, rates, start if depths is None else depths, start, start if before is None else before,
         keys, values, query, keys.stride(1), context, shape.rope.attention_factor, shape.rms_norm_eps,
-        HEADS=count, KV_HEADS=kv, SIZE=size, CHAIN=depths is None, num_warps=1, **_early(packed),
+        HEADS=count, KV_HEADS=kv, SIZE=size, CHAIN=depths is None, num_warps=1,
     )  # fmt: skip
     return query
 
@@ -118,7 +106,5 @@ def gate(gate_up: torch.Tensor) -> torch.Tensor:
     rows, size = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty(rows, size, dtype=gate_up.dtype, device=gate_up.device)
     block = min(1024, next_power_of_two(size))
-    kernels.gate_kernel[(rows, -(-size // block))](
-        gate_up, out, size, BLOCK=block, num_warps=_warps(block), **_early(gate_up)
-    )
+    kernels.gate_kernel[(rows, -(-size // block))](gate_up, out, size, BLOCK=block, num_warps=_warps(block))
     return out

@@ -8,8 +8,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ddtree_kernels.ops.pdl import follow
-
 
 @triton.jit
 def _normed(x: tl.tensor, weight: tl.tensor, lane: tl.tensor, size: tl.tensor, eps: tl.tensor) -> tl.tensor:
@@ -68,10 +66,8 @@ def norm_kernel(
     size: tl.tensor,
     eps: tl.tensor,
     BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
 ) -> None:
     """One row: x + delta, rounded and kept; then the norm of it."""
-    follow(PDL)
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     here = lane < size
@@ -102,14 +98,12 @@ def heads_kernel(
     KV_HEADS: tl.constexpr,
     SIZE: tl.constexpr,
     CHAIN: tl.constexpr,
-    PDL: tl.constexpr,
 ) -> None:
     """One head of one row of packed queries, keys and values: query and key normed and turned; key and value put away.
 
     Rows below `context` are old ones, at rows and positions before + row, unless that is not below start; the others
     lie at start + i, at position start + i (CHAIN) or start + depths[i].
     """
-    follow(PDL)
     row = tl.program_id(0)
     head = tl.program_id(1)
     first = tl.load(start).to(tl.int64)
@@ -149,9 +143,8 @@ def heads_kernel(
 
 
 @triton.jit
-def gate_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr, PDL: tl.constexpr) -> None:
+def gate_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr) -> None:
     """One block of one row: silu(gate) * up, of gate and up side by side."""
-    follow(PDL)
     row = tl.program_id(0).to(tl.int64)
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     gate = tl.load(gate_up + row * 2 * size + lane, mask=lane < size, other=0.0).to(tl.float32)
