@@ -15,13 +15,12 @@ from ddtree_kernels.ops.tree_attention import launch, reference
 
 bf16, fp16 = torch.bfloat16, torch.float16
 TOLERANCE = {bf16: 8e-3, fp16: 2e-3}
-# names: whether the Hopper kernel is taken (None: the launch's own choice), whether the split kernel is launched early
+# names: whether the Hopper kernel is taken (None: the launch's own choice), whether two warpgroups share its code
 VARIANTS: dict[str, tuple[bool | None, bool]] = {
     "auto": (None, False),
     "triton": (False, False),
-    "triton-early": (False, True),
     "hopper": (True, False),
-    "hopper-early": (True, True),
+    "paired": (True, True),
 }
 CASES: list[tuple[Any, ...]] = [
     # nodes, heads, key heads, size, contexts, counts, type, splits
@@ -32,6 +31,7 @@ CASES: list[tuple[Any, ...]] = [
     (129, 32, 8, 128, [1000], None, bf16, 3),
     (257, 32, 8, 128, [128, 3001], [257, 100], bf16, None),
     (48, 32, 8, 128, [300], None, bf16, 1),
+    (60, 32, 8, 128, [2000, 64], [60, 9], bf16, None),
     (64, 32, 8, 128, [901], None, bf16, 1),
     (1, 32, 8, 128, [1], [0], bf16, None),
     (20, 14, 2, 64, [500, 1], None, fp16, None),
@@ -56,37 +56,39 @@ class Shape:
 
 
 SHAPES: list[Shape] = [
-    Shape(32768, 17, splits=(None, 13, 16)),
+    Shape(32768, 17),
     Shape(32768, 33),
     Shape(32768, 65),
     Shape(32768, 257),
-    Shape(2048, 17, splits=(None, 16)),
-    Shape(2048, 65, splits=(None, 6)),
-    Shape(2048, 257, splits=(None, 2)),
+    Shape(2048, 17),
+    Shape(2048, 65),
+    Shape(2048, 257),
+    Shape(8192, 17),
+    Shape(8192, 33),
     Shape(8192, 65),
     Shape(8192, 257),
     Shape(16384, 65),
     Shape(131072, 65),
     Shape(131072, 257),
-    *(Shape(length, nodes, 4, 1, 64, 1024, (None, 1, 2, 4, 8)) for length in (150, 400, 900) for nodes in (16, 33, 65)),
+    *(Shape(length, nodes, 4, 1, 64, 512) for length in (150, 400) for nodes in (16, 65)),
 ]
 
 
-def _say(*words: object) -> None:
+def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def _attend(name: str, inputs: tuple[Any, ...], splits: int | None, with_log: bool = False) -> Any:
+def attend(name: str, inputs: tuple[Any, ...], splits: int | None, with_log: bool = False) -> Any:
     """One call of a variant; inputs: query, keys, values, words, lengths, counts."""
     query, keys, values, words, lengths, counts = inputs
-    hopper, early = VARIANTS[name]
+    hopper, paired = VARIANTS[name]
     return launch.tree_attention(
         query, keys, values, words, lengths, counts, None, None, None, None, None, with_log, None, splits=splits,
-        hopper=hopper, early=early,
+        hopper=hopper, paired=paired,
     )  # fmt: skip
 
 
-def _inputs(
+def make_inputs(
     nodes: int, heads: int, kv_heads: int, size: int, contexts: list[int], counts: list[int] | None, dtype: torch.dtype,
     rows: int | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
@@ -102,7 +104,7 @@ def _inputs(
     return query, keys, values, words, lengths, None if counts is None else torch.tensor(counts, device="cuda")
 
 
-def _error(have: tuple[Any, ...], inputs: tuple[Any, ...]) -> str | None:
+def error_of(have: tuple[Any, ...], inputs: tuple[Any, ...]) -> str | None:
     """How an answer differs from the reference in float64, None if it does not."""
     out, log = have
     query, keys, values, words, lengths, counts = inputs
@@ -135,27 +137,27 @@ def check(name: str) -> None:
     torch.manual_seed(0)
     for case in CASES:
         *shape, splits = case
-        inputs = _inputs(*shape)
-        _say("case", *case)
-        have = _attend(name, inputs, splits, with_log=True)
+        inputs = make_inputs(*shape)
+        say("case", *case)
+        have = attend(name, inputs, splits, with_log=True)
         torch.cuda.synchronize()
-        if error := _error(have, inputs):
+        if error := error_of(have, inputs):
             sys.exit(f"{case}: {error}")
-    inputs = _inputs(65, 32, 8, 128, [3000], None, bf16)
+    inputs = make_inputs(65, 32, 8, 128, [3000], None, bf16)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out, _ = _attend(name, inputs, 6)
+        out, _ = attend(name, inputs, 6)
     for context in (17, 2999, 1111):
         inputs[4].fill_(context)
         graph.replay()
         first = out.clone()
-        if error := _error((first, None), inputs):
+        if error := error_of((first, None), inputs):
             sys.exit(f"graph at context {context}: {error}")
         for _ in range(30):
             graph.replay()
             if not torch.equal(out, first):
                 sys.exit(f"graph at context {context}: two replays differ")
-    _say("ok")
+    say("ok")
 
 
 def floor_us(shape: Shape) -> float:
@@ -165,29 +167,31 @@ def floor_us(shape: Shape) -> float:
     return max(moved / 4.27e6, 4 * shape.heads * shape.nodes * seen * shape.size / 989e6)
 
 
+def input_sets(shape: Shape) -> list[tuple[Any, ...]]:
+    """Several inputs of a shape, more than the L2 holds but for the smallest shapes."""
+    sets = 2 if shape.context > 8192 else 8
+    what = (shape.nodes, shape.heads, shape.kv_heads, shape.size, [shape.context], None, bf16, shape.rows)
+    return [make_inputs(*what) for _ in range(sets)]
+
+
 def time_all(names: list[str]) -> None:
     """One line a measurement: variant, context, nodes, heads, splits, microseconds, times the floor; two passes."""
     for shape in SHAPES:
-        sets = 2 if shape.context > 8192 else 8  # more than the L2 holds, but for the smallest
-        contexts, rows = [shape.context], shape.rows
-        inputs = [
-            _inputs(shape.nodes, shape.heads, shape.kv_heads, shape.size, contexts, None, bf16, rows)
-            for _ in range(sets)
-        ]
+        inputs = input_sets(shape)
         small = shape.context * shape.kv_heads < LEAST_HOPPER
         for _ in range(PASSES):
-            for name in [name for name in names if not (small and name.startswith("hopper"))]:
+            for name in [name for name in names if not (small and VARIANTS[name][0])]:
                 for splits in shape.splits:
-                    us = graph_us([partial(_attend, name, one, splits) for one in inputs])
+                    us = graph_us([partial(attend, name, one, splits) for one in inputs])
                     what = f"{name} {shape.context} {shape.nodes} {shape.heads} {splits}"
-                    _say(f"time {what} {us:.2f} {us / floor_us(shape):.3f}")
+                    say(f"time {what} {us:.2f} {us / floor_us(shape):.3f}")
 
 
 def once(name: str, context: int, nodes: int) -> None:
     """Three calls, for a profiler."""
-    inputs = _inputs(nodes, 32, 8, 128, [context], None, bf16)
+    inputs = make_inputs(nodes, 32, 8, 128, [context], None, bf16)
     for _ in range(3):
-        _attend(name, inputs, None)
+        attend(name, inputs, None)
     torch.cuda.synchronize()
 
 
