@@ -125,7 +125,7 @@ def main() -> int:
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(prog="python -m tests.decode.equality", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if cuda else "cpu")
-    parser.add_argument("--prompts", type=int, default=20 if cuda else 60, help="of each of the six families")
+    parser.add_argument("--prompts", type=int, default=20 if cuda else 60, help="of each family")
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument(
         "--samples", type=int, default=2000, help="of each mode, compared with autoregressive's; 0: none"

@@ -65,6 +65,7 @@ def ways() -> list[Settings]:
 def big_rows(device: torch.device) -> Iterator[str]:
     """A Markdown table: microseconds of each stage and of the whole round; then verify of T 65 by that of T 16."""
     pair = big_pair(device)
+    yield ""
     yield f"Qwen3-8B-shaped pair, random weights, bfloat16, context {CONTEXT}; µs a round, each part as a graph"
     yield ""
     yield f"| mode | T | {' | '.join(STAGES)} | {WHOLE} |"
