@@ -12,7 +12,7 @@ from ddtree_console.domain.engines import ddtree_info
 from ddtree_console.domain.engines.ddtree_info import TreeInfo
 
 SHADOW: dict[str, Any] = {
-    "mode": "shadow", "budget": 15, "block": 16, "release": "0.5.12", "rounds": 1000, "accept_length": 3.1,
+    "mode": "shadow", "budget": 31, "block": 16, "release": "0.5.12", "rounds": 1000, "accept_length": 3.1,
     "tree_length": 4.41, "chain_length": 3.1, "longer_rounds": 612, "gained": 1310, "shorter_rounds": 0,
     "astray_rounds": 0, "steps": 500, "ms": {"draft": 1.2},
 }  # fmt: skip
@@ -32,7 +32,7 @@ def read(**more: Any) -> TreeInfo:
 def test_the_shadow_says_what_the_tree_would_save() -> None:
     found = read()
     assert ddtree_info.verdict(found) == ("the tree would have saved 1.31 tokens a round; enable with `e`", "good")
-    assert ddtree_info.summary(found) == "shadow · budget 15 · accept 3.10 · tree 4.41, chain 3.10"
+    assert ddtree_info.summary(found) == "shadow · budget 31 · accept 3.10 · tree 4.41, chain 3.10"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,7 @@ def test_the_shadow_says_what_the_tree_would_save() -> None:
         ({"astray_rounds": 2}, "2 rounds were not the chain's or better: that must be 0", "bad"),
         ({"shorter_rounds": 1, "mode": "tree"}, "1 rounds were not the chain's", "bad"),
         ({"mode": "tree"}, "the tree saves 1.31 tokens a round", "good"),
+        ({"gained": 0, "budget": 15}, "a budget of 15 with blocks of 16 is the chain alone: raise it with `e`", "warn"),
         ({"mode": "tree", "gained": 1}, "the tree saves nothing", "dim"),
     ],
 )
@@ -73,4 +74,4 @@ def test_any_value_of_a_host_is_read(section: dict[str, Any], mode: str) -> None
     found = ddtree_info.read({"internal_states": [{"ddtree": {**section, "mode": mode}}]})
     assert found is not None and found.rounds >= 0
     words, style = ddtree_info.verdict(found)
-    assert words and style in ("good", "bad", "dim") and "\n" not in ddtree_info.summary(found)
+    assert words and style in ("good", "bad", "warn", "dim") and "\n" not in ddtree_info.summary(found)

@@ -164,6 +164,8 @@ def test_settled_arguments() -> None:
     kept = arguments(max_running_requests=12, speculative_num_draft_tokens=32, disable_overlap_schedule=True)
     assert validate.settle(kept, Settings("tree", 31, 16, 31)) == ["graphs are captured up to batch 12"]
     assert kept.cuda_graph_bs == [1, 2, 4, 8, 12] and kept.max_running_requests == 12
+    alone = "a budget of 15 is the chain alone: a tree gains from 16 on"
+    assert alone in validate.settle(arguments(), Settings("shadow", 15, 16, 15)) and alone not in said
     none = arguments(cuda_graph_bs=None, cuda_graph_max_bs=None, max_running_requests=3)
     validate.settle(none, MADE)
     assert none.cuda_graph_bs is None and none.cuda_graph_max_bs is None

@@ -57,7 +57,7 @@ flags:
   context-length: 131072
   attention-backend: triton
   enable-metrics: true
-speculative: {kind: ddtree, shadow: true, budget: 15, draft: /models/qwen3.6-27b-dflash}
+speculative: {kind: ddtree, shadow: true, budget: 31, draft: /models/qwen3.6-27b-dflash}
 """,
     "ddtree-shadow-small": """\
 extends: ddtree-shadow

@@ -184,6 +184,8 @@ def check(args: Any, settings: Settings, model: Model) -> None:
 def settle(args: Any, settings: Settings) -> list[str]:
     """Writes into the arguments what DDTREE needs, as stock does for DFLASH; what was changed, for the log."""
     said = []
+    if settings.budget == settings.spine:
+        said.append(f"a budget of {settings.budget} is the chain alone: a tree gains from {settings.budget + 1} on")
     given = args.speculative_num_draft_tokens
     if given is not None and given != settings.width:
         said.append(f"--speculative-num-draft-tokens {given} gives way to a budget of {settings.budget}")

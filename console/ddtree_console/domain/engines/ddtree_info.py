@@ -17,11 +17,12 @@ class TreeInfo:
     """mode: tree | shadow. Lengths in tokens a round, the bonus counted; None before the first round.
 
     gained: tokens by which the tree would have been, or was, longer than the chain, in all rounds. wrong: rounds in
-    which it was shorter or other than the chain, which must stay 0.
+    which it was shorter or other than the chain, which must stay 0. block: tokens of a drafted block, 0 for unknown.
     """
 
     mode: str
     budget: int = 0
+    block: int = 0
     rounds: int = 0
     accept_length: float | None = None
     tree_length: float | None = None
@@ -54,6 +55,7 @@ def read(info: Mapping[str, Any]) -> TreeInfo | None:
             return TreeInfo(
                 str(raw["mode"]),
                 _count(raw, "budget"),
+                _count(raw, "block"),
                 _count(raw, "rounds"),
                 _number(raw.get("accept_length")),
                 _number(raw.get("tree_length")),
@@ -75,12 +77,14 @@ def summary(found: TreeInfo) -> str:
 
 
 def verdict(found: TreeInfo) -> tuple[str, str]:
-    """(words, good | bad | dim): what the counters say of the tree."""
+    """(words, good | bad | warn | dim): what the counters say of the tree."""
     if not found.rounds:
         return "no round yet: send it a request", "dim"
     after = "" if found.rounds >= ENOUGH else f", after only {found.rounds} rounds"
     if found.wrong:
         return f"{found.wrong} rounds were not the chain's or better: that must be 0; do not use the tree", "bad"
+    if found.gain < NOTHING and 0 < found.budget < found.block:
+        return f"a budget of {found.budget} with blocks of {found.block} is the chain alone: raise it with `e`", "warn"
     if found.mode == "shadow":
         if found.gain < NOTHING:
             return f"the tree would have saved nothing{after}: do not enable it for this load", "dim"
