@@ -81,7 +81,10 @@ class Plan:
             if smoke:
                 fleet.begin([Wanted("dflash"), Wanted("tree-31")], PATIENCE)
             elif any(name not in (*SECOND, "table") for name in chosen):
-                fleet.begin(steps.first_wave(), PATIENCE)
+                few = all(name in (*SECOND, "table", "samples") for name in chosen)
+                fleet.begin([w for w in steps.first_wave() if not few or w.name in steps.LATER[:2]], PATIENCE)
+                if few:
+                    fleet.settle()
             for name in chosen:
                 if not smoke and (name in SECOND or self.results.get("speed")):
                     self.second(chosen)

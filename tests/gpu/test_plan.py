@@ -131,3 +131,10 @@ def test_samples_are_drawn_where_the_target_is_least_sure(monkeypatch: pytest.Mo
 def test_draws_that_are_all_the_same_prove_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found, _ = drawing(monkeypatch, tmp_path, [5])
     assert found["between_servers"] == 0 and found["most_frequent"] == 1 and not found["ok"]
+
+
+def test_samples_alone_take_two_servers(tmp_path: Path) -> None:
+    code, found = go(tmp_path, "--steps", "samples")
+    assert code == 0 and found["samples"]["draws"] == {"ar": 800, "tree-31": 800}
+    with tarfile.open(tmp_path / "plugin.tar.gz") as archive:
+        assert sorted(archive.getnames()) == [f"recordings/{n}.{k}" for n in ("ar", "tree-31") for k in ("json", "log")]
