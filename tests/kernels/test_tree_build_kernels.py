@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddtree_kernels.ops.tree_build import launch, reference
+from ddtree_kernels.ops.tree_build import launch, ranking, reference
 from ddtree_kernels.ops.tree_build.tuning import DEFAULT, Tuning
 from tests.kernels.helpers import DEVICE, ON_GPU, check_shape_of_tree, differences, random_logits
 
@@ -27,12 +27,16 @@ CASES = [
 ]
 LISTS = Tuning(small=0)  # as a large vocabulary
 MANY = Tuning(small=0, many_rows=0)  # and as many rows
-APART = Tuning(grow=0)  # a small vocabulary's rows, then as a large budget
+APART = Tuning(grow=0, pops=0)  # a small vocabulary's rows, then as a large budget
+GROWN = Tuning(pops=0)  # a small vocabulary's tree as with a spine, which cannot be popped
 LISTS_CASES = [
     (2, 5, 101, 16, bf16, False, None, 3.0),
     (1, 2, 300, 3, fp32, True, None, 0.0),  # more equal tokens than a list holds
     (1, 3, 777, 20, fp16, True, 5, 3.0),
 ]
+GROWN_CASES = [(2, 5, 61, 16, bf16, False, None, 3.0), (1, 4, 40, 50, fp32, False, 6, 0.0)]
+POPPED = Tuning(small=0, listed_pops=256)
+POPPED_CASES = [(2, 5, 101, 16, bf16, False, None, 3.0), (2, 3, 20, 40, fp32, False, 6, 1.0)]
 MANY_CASES = [(2, 3, 1900, 9, fp32, False, None, 3.0)]
 APART_CASES = [(2, 5, 101, 150, bf16, True, None, 2.0)]
 RUNS = [
@@ -40,12 +44,21 @@ RUNS = [
     *((case, LISTS) for case in LISTS_CASES),
     *((case, MANY) for case in MANY_CASES),
     *((case, APART) for case in APART_CASES),
+    *((case, GROWN) for case in GROWN_CASES),
+    *((case, POPPED) for case in POPPED_CASES),
 ]
 
 
 def named(value: object) -> str:
     """A short id."""
-    return {DEFAULT: "default", LISTS: "lists", MANY: "many", APART: "apart"}.get(value, str(value))  # type: ignore[call-overload]
+    return {
+        DEFAULT: "default",
+        LISTS: "lists",
+        MANY: "many",
+        APART: "apart",
+        GROWN: "grown",
+        POPPED: "popped lists",
+    }.get(value, str(value))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(("case", "tuning"), RUNS, ids=named)
@@ -69,7 +82,7 @@ def test_kernels_build_the_reference_tree(
         check_shape_of_tree(have, n)
 
 
-@pytest.mark.parametrize(("tuning", "dtype"), [(DEFAULT, fp32), (LISTS, bf16), (LISTS, fp16)], ids=named)
+@pytest.mark.parametrize(("tuning", "dtype"), [(DEFAULT, fp32), (POPPED, bf16), (LISTS, fp16)], ids=named)
 @pytest.mark.usefixtures("poisoned")
 def test_kernels_survive_nan_and_infinities(tuning: Tuning, dtype: torch.dtype) -> None:
     logits = random_logits((2, 4, 50), 2.0, dtype, 1)
@@ -145,6 +158,41 @@ def test_many_rows_of_a_large_vocabulary(batch: int, budget: int) -> None:
         assert torch.equal(full.tokens.long(), tokens)
         want = reference.select(full.log_probs, full.tokens, root, budget)
         assert differences(launch.tree_build(logits, root, budget), want) == []
+
+
+@pytest.mark.parametrize(
+    ("depth", "k", "budget", "spread"),
+    [
+        (15, 64, 64, 4.0),
+        (15, 64, 64, 0.25),  # ties at every depth
+        (16, 40, 130, 2.0),
+        (15, 128, 128, 1.0),
+        (19, 2, 66, 1.0),
+        (1, 300, 256, 3.0),
+        (15, 1, 20, 1.0),
+        (23, 8, 31, 1.0),
+    ],
+)
+@pytest.mark.usefixtures("poisoned")
+def test_popped_trees_of_any_ranked_rows(depth: int, k: int, budget: int, spread: float) -> None:
+    assert Tuning(pops=256).popped(budget, depth)
+    root = torch.arange(2, device=DEVICE)
+    logits = (2 * random_logits((2, depth, 300), spread, fp32, budget)).round() / 2  # so that ties are common
+    logits[0, depth // 2, 5:] = -math.inf
+    log_probs, tokens = reference.top_log_probs(logits, k)
+    lengths = torch.full((2, depth), k, dtype=torch.int32, device=DEVICE)
+    ranked = ranking.Ranked(log_probs, tokens.int(), lengths, torch.empty(2, device=DEVICE))
+    want = reference.select(log_probs, tokens, root, budget)
+    assert differences(launch.pop(ranked, root, budget, whole=True), want) == []
+
+
+def test_which_trees_are_popped() -> None:
+    assert DEFAULT.popped(64, 15) and DEFAULT.popped(64, 19)
+    assert not DEFAULT.popped(64, 20)  # a code of 20 ones and zeros and 2 * 6 bits has no room
+    assert not Tuning(pops=1024).popped(257, 3)
+    fine = DEFAULT.for_budget(DEFAULT.fine + 1)
+    assert (fine.bins, fine.per_nat) == (2 * DEFAULT.bins, 2 * DEFAULT.per_nat)
+    assert DEFAULT.for_budget(DEFAULT.fine) is DEFAULT and fine.for_budget(1024) is fine
 
 
 @pytest.mark.usefixtures("poisoned")

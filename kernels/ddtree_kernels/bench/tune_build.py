@@ -17,7 +17,8 @@ import triton
 
 from ddtree_kernels.bench.timing import graph_us
 from ddtree_kernels.bench.tune_shapes import (
-    ROWS_VARIANTS,
+    LISTED_VARIANTS,
+    SETS,
     SHAPES,
     SMALL_VARIANTS,
     VARIANTS,
@@ -28,13 +29,12 @@ from ddtree_kernels.bench.tune_shapes import (
     variants,
     wrong,
 )
-from ddtree_kernels.ops.tree_accept import launch as accept
 from ddtree_kernels.ops.tree_build import launch
 from ddtree_kernels.ops.tree_build.tuning import Tuning
 
 ROUNDS = 2
 """Each variant is timed this often, in turn with the others; the least of the medians counts."""
-ALL = VARIANTS | ROWS_VARIANTS | SMALL_VARIANTS
+ALL = VARIANTS | LISTED_VARIANTS | SMALL_VARIANTS
 PARTS = 4
 """Processes that share a variant's checks, every PARTS-th shape each."""
 
@@ -82,7 +82,7 @@ def checked(names: list[str], seconds: float) -> list[str]:
 def timed(shape: Shape, names: list[str]) -> dict[str, float]:
     """Microseconds of each variant, and of torch.topk where it is a peer; a variant that fails says so."""
     root = torch.zeros(shape.batch, dtype=torch.int64, device="cuda")
-    sets = [inputs(shape, seed) for seed in range(4 if shape.batch == 1 else 1)]
+    sets = [inputs(shape, seed) for seed in range(SETS if shape.pair else 4 if shape.batch == 1 else 1)]
 
     def ours(tuning: Tuning) -> float:
         return graph_us([partial(launch.tree_build, x, root, shape.budget, tuning=tuning) for x in sets])
@@ -101,19 +101,6 @@ def timed(shape: Shape, names: list[str]) -> dict[str, float]:
     return times
 
 
-def walk_times() -> None:
-    """Prints what tree_accept from logits takes, its walk chained to its argmax and not."""
-    for batch in (1, 8, 32):
-        tokens = torch.randint(0, 9, (batch, 65), device="cuda")
-        parents = torch.arange(-1, 64, dtype=torch.int32, device="cuda").expand(batch, 65).contiguous()
-        target = torch.randn(batch, 65, 151936, device="cuda").bfloat16()
-        times = {}
-        for name, chained in (("not chained", False), ("chained", True)):
-            accept.CHAINED = chained
-            times[name] = min(graph_us([partial(accept.tree_walk, tokens, parents, target, 15)] * 4) for _ in range(2))
-        print(f"tree_accept from logits, batch {batch} | " + ", ".join(f"{n} {t:.1f}" for n, t in times.items()))
-
-
 def main(names: list[str], seconds: float) -> int:
     """1 when a variant was wrong; times of all shapes, then of each kernel as far as the seconds go, go to stdout."""
     began = time.monotonic()
@@ -126,13 +113,13 @@ def main(names: list[str], seconds: float) -> int:
     for shape in SHAPES:
         times = timed(shape, [name for name in right if name in variants(shape)])
         print(f"{shape.name} | " + ", ".join(f"{name} {time:.1f}" for name, time in times.items()), flush=True)
-    walk_times()
-    print("\nµs of each kernel of the first variant by the profiler (a chained kernel's time holds its waiting)")
-    for shape in SHAPES if right else []:
-        if time.monotonic() - began > seconds:
-            print("out of time for more")
-            break
-        print(f"{shape.name}, {right[0]}: {kernel_times(shape, ALL[right[0]])}", flush=True)
+    print("\nµs of each kernel by the profiler (a chained kernel's time holds its waiting)")
+    for shape in SHAPES:
+        for name in [name for name in right if name in variants(shape)]:
+            if time.monotonic() - began > seconds:
+                print("out of time for more")
+                break
+            print(f"{shape.name}, {name}: {kernel_times(shape, ALL[name])}", flush=True)
     print(f"{time.monotonic() - began:.0f} s in all")
     return int(len(right) < len(names))
 

@@ -12,58 +12,58 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ddtree_kernels.bench.inputs import draft_logits
+from ddtree_kernels.bench.tune_pair import places
 from ddtree_kernels.ops.tree_build import launch, reference
 from ddtree_kernels.ops.tree_build.tree import DraftTree
 from ddtree_kernels.ops.tree_build.tuning import Tuning
 
 NOW = Tuning()
-VARIANTS = {
-    "default": NOW,
-    "16 bins, 2 a nat": dataclasses.replace(NOW, bins=16, per_nat=2),
-}
+VARIANTS = {"default": NOW}
 """Compared on all shapes."""
-ROWS_VARIANTS = {
-    "pdl always": dataclasses.replace(NOW, chained=1 << 20),
-    "many programs a row": dataclasses.replace(NOW, many_rows=1 << 20),
-}
-"""Compared where rows are many, or else the default's."""
+LISTED_VARIANTS = {"popped lists": dataclasses.replace(NOW, listed_pops=256)}
+"""Compared on the large vocabulary, with budgets that can be popped."""
 SMALL_VARIANTS = {
-    "2 warps": dataclasses.replace(NOW, grow_warps=2),
-    "rest in four": dataclasses.replace(NOW, grow=0),
-    "by lists": dataclasses.replace(NOW, small=0),
+    "grown": dataclasses.replace(NOW, pops=0),
+    "popped to 256": dataclasses.replace(NOW, pops=256),
+    "8 a program": dataclasses.replace(NOW, order_each=8),
+    "16 a program, 2 warps": dataclasses.replace(NOW, order_warps=2),
+    "32 a program, 8 warps": dataclasses.replace(NOW, order_each=32, order_warps=8),
 }
 """Compared on the small vocabulary alone."""
 LARGE, SMALL, DEPTH = 151936, 512, 15
 REPLAYS = 20
+SETS = 16
+"""Places at which the pair's logits are taken."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One timed shape: requests, budget, vocabulary, whether the logits are noise alone, logits in float32."""
+    """One timed shape: requests, budget, vocabulary, whether the logits are noise alone, or the tiny pair's."""
 
     name: str
     batch: int
     budget: int
     vocab: int = LARGE
     noise: bool = False
-    exact: bool = False
+    pair: bool = False
 
 
 SHAPES = [
+    *(Shape(f"tiny pair, B {budget}", 1, budget, SMALL, pair=True) for budget in (32, 64, 127)),
+    *(Shape(f"V 512, B {budget}", 1, budget, SMALL) for budget in (64, 256)),
+    *(Shape(f"V 512, B {budget}, noise", 1, budget, SMALL, True) for budget in (64, 128)),
+    *(Shape(f"V 512, batch {batch}, B 64", batch, 64, SMALL) for batch in (4, 8)),
     *(Shape(f"B {budget}", 1, budget) for budget in (16, 64, 256, 1024)),
-    *(Shape(f"B {budget}, noise", 1, budget, noise=True) for budget in (64, 256, 1024)),
-    *(Shape(f"batch {batch}, B 64", batch, 64) for batch in (4, 8, 16, 32)),
-    *(Shape(f"V 512, B {budget}", 1, budget, SMALL) for budget in (16, 32, 64, 128, 256)),
-    *(Shape(f"V 512, B {budget}, noise", 1, budget, SMALL, True) for budget in (16, 64, 256)),
-    Shape("V 512, B 64, float32", 1, 64, SMALL, False, True),
-    Shape("V 512, batch 8, B 64", 8, 64, SMALL),
+    *(Shape(f"B {budget}, noise", 1, budget, noise=True) for budget in (64, 256)),
+    Shape("batch 32, B 64", 32, 64),
 ]
 
 
 def variants(shape: Shape) -> dict[str, Tuning]:
     """What is compared on this shape."""
-    many = shape.batch * DEPTH > min(NOW.chained, NOW.many_rows)
-    return VARIANTS | (ROWS_VARIANTS if many else {}) | (SMALL_VARIANTS if shape.vocab == SMALL else {})
+    if shape.vocab == SMALL:
+        return VARIANTS | SMALL_VARIANTS
+    return VARIANTS | (LISTED_VARIANTS if shape.budget <= 256 else {})
 
 
 def shapes_of(variant: str) -> list[Shape]:
@@ -72,13 +72,15 @@ def shapes_of(variant: str) -> list[Shape]:
 
 
 def inputs(shape: Shape, seed: int) -> torch.Tensor:
-    """[batch, 15, vocabulary] on the GPU: peaked or noise; over the small vocabulary normal of spread 4 or 1."""
+    """[batch, 15, vocabulary] on the GPU: peaked or noise; over the small vocabulary the pair's, or normal of spread 4
+    or 1."""
+    if shape.pair:
+        return places(SETS)[seed % SETS][None].cuda()
     if shape.vocab == LARGE and not shape.noise:
         return draft_logits(shape.batch, DEPTH, LARGE, seed)
     generator = torch.Generator(device="cuda").manual_seed(seed)
     logits = torch.randn(shape.batch, DEPTH, shape.vocab, device="cuda", generator=generator)
-    logits = logits if shape.noise else 4 * logits
-    return logits if shape.exact else logits.bfloat16()
+    return (logits if shape.noise else 4 * logits).bfloat16()
 
 
 def wrong(shape: Shape, tuning: Tuning) -> str | None:

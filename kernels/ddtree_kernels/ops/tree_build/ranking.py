@@ -42,7 +42,7 @@ def unwritten(batch: int, depth: int, k: int, device: torch.device) -> Ranked:
 
 def chains(logits: torch.Tensor, tuning: Tuning) -> bool:
     """Whether the launches for these logits [N, L, V] are chained."""
-    return tuning.pdl and logits.shape[0] * logits.shape[1] <= tuning.chained and pdl.supported(logits.device)
+    return tuning.pdl and pdl.supported(logits.device)
 
 
 def group_size(vocab: int, k: int) -> int:
@@ -78,14 +78,15 @@ def rank_tokens(
 
 
 def order(
-    logits: torch.Tensor, ranked: Ranked, temperature: float, tuning: Tuning
+    logits: torch.Tensor, ranked: Ranked, temperature: float, tuning: Tuning, counted: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Ranks the rows of a small vocabulary by counting, one launch, into `ranked` but for its floors.
 
-    Returns each row's best log-probability [N * L] and how many tokens lose how much [N * L * bins], both float32.
+    Returns each row's best log-probability [N * L] and how many tokens lose how much [N * L * bins], both float32;
+    they and the lengths are unwritten unless counted.
     """
     batch, depth, vocab = logits.shape
-    rows, each = batch * depth, 16
+    rows, each = batch * depth, tuning.order_each
     row_step, step_counts = torch.empty(rows * (1 + tuning.bins), dtype=torch.float32, device=logits.device).split(
         [rows, rows * tuning.bins]
     )
@@ -104,10 +105,11 @@ def order(
         K=ranked.log_probs.shape[2],
         VOCAB_PAD=max(32, next_power_of_two(vocab)),
         EACH=each,
+        COUNTED=counted,
         BINS=tuning.bins,
         PER_NAT=tuning.per_nat,
         PDL=chains(logits, tuning),
-        num_warps=4,
+        num_warps=tuning.order_warps,
     )
     return row_step, step_counts
 

@@ -174,13 +174,15 @@ def order_kernel(
     K: tl.constexpr,
     VOCAB_PAD: tl.constexpr,
     EACH: tl.constexpr,
+    COUNTED: tl.constexpr,
     BINS: tl.constexpr,
     PER_NAT: tl.constexpr,
     PDL: tl.constexpr,
 ) -> None:
     """EACH tokens of one row of a small vocabulary: a token's rank is the number of tokens before it, K are kept.
 
-    Every program reads the whole row and takes its log-sum-exp; the first also counts losses as row_stats does.
+    Every program reads the whole row and takes its log-sum-exp; the first also counts losses as row_stats does, where
+    COUNTED. All K places of a row are written, with -inf beyond its real tokens.
     """
     lead(PDL)
     row = tl.program_id(1).to(tl.int64)
@@ -199,11 +201,12 @@ def order_kernel(
     out = row * K + rank
     tl.store(top_log_prob + out, _log_prob(own, inverse_temperature, shift, log_total), mask=chosen)
     tl.store(top_token + out, own_token, mask=chosen)
-    if tl.program_id(0) == 0:
+    if COUNTED:
         some = tl.sum((x > float("-inf")).to(tl.int32), axis=0)
-        tl.store(lengths + row, tl.minimum(some, K))
-        tl.store(row_step + row, tl.minimum((top - shift) - log_total, 0.0))
-        _count_losses((top - z) * PER_NAT, token < vocab, step_counts + row * BINS, K, BINS)
+        if tl.program_id(0) == 0:
+            tl.store(lengths + row, tl.minimum(some, K))
+            tl.store(row_step + row, tl.minimum((top - shift) - log_total, 0.0))
+            _count_losses((top - z) * PER_NAT, token < vocab, step_counts + row * BINS, K, BINS)
 
 
 @triton.jit
