@@ -149,9 +149,9 @@ def main(argv: list[str]) -> int:
     """0; 1 where a part failed, or an answer differs in float32, since greedy output is the same in every mode."""
     parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench decode", description=__doc__)
     parser.add_argument("--pair", default="tiny", metavar="DIR", help="tiny, or a folder with target/ and draft/")
-    parser.add_argument("--prompts", type=int, default=4, help="of each family")
+    parser.add_argument("--prompts", type=int, help="of each family; 12 on a GPU, else 4")
     parser.add_argument("--tokens", type=int, default=128, help="most tokens of an answer")
-    parser.add_argument("--repeats", type=int, help="of every answer, its median counts; 5 on a GPU, else 1")
+    parser.add_argument("--repeats", type=int, help="of every answer, its median counts; 3 on a GPU, else 1")
     parser.add_argument("--budgets", type=lambda text: tuple(map(int, text.split(","))), default=BUDGETS)
     parser.add_argument(
         "--profile", action="store_true", help="also the kernels of a linear and of the best ddtree round, on a GPU"
@@ -161,7 +161,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cuda = device.type == "cuda"
-    args.repeats = args.repeats or (5 if cuda else 1)
+    args.repeats = args.repeats or (3 if cuda else 1)
+    args.prompts = args.prompts or (12 if cuda else 4)
     torch.set_num_threads(1)
     report = Report(args.out)
     began = time.monotonic()

@@ -6,8 +6,8 @@ from ddtree_kernels.decode.settings import DEFAULT_BUDGET, Settings
 from ddtree_kernels.models.api import Pair
 from ddtree_kernels.tiny.prompts import prompt_set
 
-BUDGETS = (8, 15, 24, 31, 32, 47, 63, 64, 127, 128, 256)
-"""With its root a tree of 15, 31, 47, 63 or 127 fills whole tiles of the matrix products and of the attention."""
+BUDGETS = (8, 15, 24, 32, 47, 63, 64, 127, 256)
+"""With its root a tree of 15, 47, 63 or 127 fills whole tiles of the matrix products and of the attention."""
 SHADOW = 32
 """The shadow's budget: with block size - 1 its tree would be the chain, and could not find more than that."""
 
