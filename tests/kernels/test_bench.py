@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtree_kernels.bench import run
+from ddtree_kernels.bench import readmes, rows, run
 from ddtree_kernels.bench.flex import Peer
 from ddtree_kernels.bench.rows import Row
 
@@ -23,19 +23,61 @@ def test_a_red_test_gives_no_timing(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     checks: dict[str, run.Check] = {"good": lambda seed: None, "bad": lambda seed: f"differs at seed {seed}"}
     out = tmp_path / "bench.csv"
-    assert run.measure(["bad", "good"], checks, {"good": cases, "bad": cases}, 7, out) == 1
+    assert run.measure(["bad", "good"], checks, {"good": cases, "bad": cases}, 7, out, "card") == 1
     printed = capsys.readouterr()
     assert timed == [1]
     assert "bad: its test is red, so nothing is timed: differs at seed 7" in printed.err
-    assert "| good | any | 10.0 | peer 30.0 (3.0x) | 5.0 (2.00x) | 12 reached |" in printed.out
+    assert "| good, any | 10.0 | peer 30 (3.0x) | 5.0 (2.00x) | 12 reached |" in printed.out
     assert out.read_text("utf-8").splitlines() == [
-        "op,shape,us,peers_us,floor_us,goal_us",
-        "good,any,10.00,peer=30.00,5.00,12.00",
+        "op,shape,us,peers_us,floor_us,goal_us,machine",
+        "good,any,10.00,peer=30.00,5.00,12.00,card",
     ]
 
 
 def test_a_goal_not_reached_is_said() -> None:
-    assert "12 NOT reached" in Row("op", "shape", 13.0, goal=12.0).table()
+    assert "12 **not reached**" in Row("op", "shape", 13.0, goal=12.0).cells(op=False)
+
+
+def test_what_fails_stops_only_its_own_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken() -> Iterator[Row]:
+        yield Row("broken", "first", 1.0)
+        raise RuntimeError("out of memory")
+
+    def good() -> Iterator[Row]:
+        yield Row("good", "any", 2.0)
+
+    out = tmp_path / "bench.csv"
+    checks: dict[str, run.Check] = {"broken": lambda seed: None, "good": lambda seed: None}
+    assert run.measure(["broken", "good"], checks, {"broken": broken, "good": good}, 7, out, "card") == 1
+    assert "out of memory" in capsys.readouterr().err
+    assert [line.split(",")[0] for line in out.read_text("utf-8").splitlines()] == ["op", "broken", "good"]
+
+
+def test_a_readme_gets_the_tables_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def walks() -> Iterator[Row]:
+        yield Row("tree_accept", "batch 1, T 65", 3.0, {"reference": 130.0}, 0.0, 10.0)
+        yield Row("linear_accept", "batch 1, L 15", 1.6)
+
+    out, readme = tmp_path / "bench.csv", tmp_path / "tree_accept" / "README.md"
+    readme.parent.mkdir()
+    other = "<!-- round -->\nolder\n<!-- end -->\n"
+    readme.write_text(f"# Walk\n<!-- tree_accept -->\nold\n<!-- end -->\nmore\n{other}", "utf-8")
+    run.measure(["walk"], {"walk": lambda seed: None}, {"walk": walks}, 7, out, "One card, torch 2")
+    capsys.readouterr()
+    assert readmes.main(out, tmp_path) == 0
+    assert capsys.readouterr().out.splitlines() == [str(readme)]
+    assert readme.read_text("utf-8").splitlines() == [
+        "# Walk",
+        "<!-- tree_accept -->",
+        f"One card, torch 2, bf16. {readmes.HOW}",
+        "",
+        *rows.HEAD.splitlines(),
+        "| tree_accept, batch 1, T 65 | 3.0 | reference 130 (43.3x) | – | 10 reached |",
+        "| linear_accept, batch 1, L 15 | 1.6 | – | – | – |",
+        "<!-- end -->",
+        "more",
+        *other.splitlines(),
+    ]
 
 
 def test_the_flex_attention_peer_attends_to_the_same_tree() -> None:

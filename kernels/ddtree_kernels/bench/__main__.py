@@ -1,4 +1,4 @@
-"""`python -m ddtree_kernels.bench run [OP...] [--csv FILE]`, or `decode [--help]`."""
+"""`python -m ddtree_kernels.bench run [OP...] [--csv FILE]`, `readmes FILE`, or `decode [--help]`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if __name__ == "__main__":
         from ddtree_kernels.bench.decode import main as decode
 
         sys.exit(decode(sys.argv[2:]))
+    if sys.argv[1:2] == ["readmes"] and len(sys.argv) == 3:
+        from ddtree_kernels.bench.readmes import main as readmes
+
+        sys.exit(readmes(Path(sys.argv[2])))
     parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench", description=__doc__)
     parser.add_argument("command", choices=["run"])
     parser.add_argument(

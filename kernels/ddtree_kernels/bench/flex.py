@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 
 READY = "ready"
-LIMIT = 60.0
+LIMIT = 45.0
 """Seconds from a peer's start to its readiness, and for its time after that."""
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -14,8 +16,10 @@ Check = Callable[[int], str | None]
 Cases = Callable[[], Iterator[Row]]
 
 
-def measure(names: Iterable[str], checks: dict[str, Check], cases: dict[str, Cases], seed: int, out: Path) -> int:
-    """Exit status: 1 when a test was red; such an operation gets no timing.
+def measure(
+    names: Iterable[str], checks: dict[str, Check], cases: dict[str, Cases], seed: int, out: Path, machine: str
+) -> int:
+    """Exit status: 1 when a test was red; such an operation gets no timing. What fails stops only its own operation.
 
     Rows go to stdout and to the CSV file, each operation's seconds to stderr.
     """
@@ -26,16 +30,34 @@ def measure(names: Iterable[str], checks: dict[str, Check], cases: dict[str, Cas
         writer.writerow(CSV_HEAD)
         for name in names:
             began = time.monotonic()
-            wrong = checks[name](seed)
+            try:
+                wrong = checks[name](seed)
+            except Exception as raised:  # a test that cannot run is red
+                wrong = f"{type(raised).__name__}: {raised}"
             if wrong is not None:
                 print(f"{name}: its test is red, so nothing is timed: {wrong}", file=sys.stderr)
                 red = 1
                 continue
-            for row in cases[name]():
-                print(row.table(), flush=True)
-                writer.writerow(row.csv())
+            try:
+                for row in cases[name]():
+                    print(row.cells(op=True), flush=True)
+                    writer.writerow([*row.csv(), machine])
+                    file.flush()
+            except Exception:  # the others are measured all the same
+                traceback.print_exc()
+                red = 1
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return red
+
+
+def _driver() -> str:
+    """The driver's version for the machine's line; nothing where it cannot be asked for."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return f", driver {told[0]}" if told else ""
 
 
 def main(names: list[str], out: Path) -> int:
@@ -58,6 +80,6 @@ def main(names: list[str], out: Path) -> int:
         print(f"no such operation: {', '.join(unknown)}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2
     rate = copy_bytes_per_us() / 1e6
-    versions = f"torch {torch.__version__}, triton {triton.__version__}"
-    print(f"{torch.cuda.get_device_name()}, {versions}, copy {rate:.2f} TB/s\n")
-    return measure(names or list(CASES), CHECKS, CASES, time.time_ns() % 100_000, out)
+    machine = f"One {torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}{_driver()}"
+    print(f"{machine}, copy {rate:.2f} TB/s\n")
+    return measure(names or list(CASES), CHECKS, CASES, time.time_ns() % 100_000, out, machine)
