@@ -95,12 +95,12 @@ def split(
 ) -> Parts:
     """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request.
 
-    paired: two warpgroups of a program run the same code (not measured yet).
+    paired: two warpgroups of a program run the same code (hopper_paired.py, not measured yet).
     """
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    from ddtree_kernels.ops.tree_attention import hopper
+    from ddtree_kernels.ops.tree_attention import hopper, hopper_paired
 
     batch, nodes, heads, size = query.shape
     kv_heads = key_cache.shape[2]
@@ -119,7 +119,9 @@ def split(
         TensorDescriptor(cache, list(cache.shape), list(cache.stride()), box, layout)
         for cache in (key_cache, value_cache)
     ]
-    hopper.split_kernel[(blocks * kv_heads * splits, batch)](
+    kernel = hopper_paired.split_kernel if paired else hopper.split_kernel
+    rings = {"RING": RING} if paired else {"KEY_RING": RING, "VALUE_RING": RING}
+    kernel[(blocks * kv_heads * splits, batch)](
         *maps,
         query,
         visibility,
@@ -143,10 +145,8 @@ def split(
         GROUP=group,
         SIZE=size,
         KEYS=KEYS,
-        KEY_RING=RING,
-        VALUE_RING=RING,
         REGISTERS=REGISTERS,
-        PAIRED=paired,
+        **rings,
         COUNTED=node_counts is not None,
         DIRECT=parts.direct,
         WITH_LOG=with_log and parts.direct,
