@@ -19,12 +19,12 @@ from ddtree_kernels.bench.timing import graph_us
 from ddtree_kernels.bench.tune_shapes import (
     LISTED_VARIANTS,
     SETS,
-    SHAPES,
     SMALL_VARIANTS,
     VARIANTS,
     Shape,
     inputs,
     kernel_times,
+    shapes,
     shapes_of,
     variants,
     wrong,
@@ -110,11 +110,11 @@ def main(names: list[str], seconds: float) -> int:
         print(f"  {name}: {ALL[name]}")
     right = checked(names, 0.7 * seconds)
     print("µs by graph replays", flush=True)
-    for shape in SHAPES:
+    for shape in shapes():
         times = timed(shape, [name for name in right if name in variants(shape)])
         print(f"{shape.name} | " + ", ".join(f"{name} {time:.1f}" for name, time in times.items()), flush=True)
     print("\nµs of each kernel by the profiler (a chained kernel's time holds its waiting)")
-    for shape in SHAPES:
+    for shape in shapes():
         for name in [name for name in right if name in variants(shape)]:
             if time.monotonic() - began > seconds:
                 print("out of time for more")
@@ -127,7 +127,7 @@ def main(names: list[str], seconds: float) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m ddtree_kernels.bench.tune_build", description=__doc__)
     parser.add_argument("variant", nargs="*", help=f"of {', '.join(ALL)}; all by default")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for all; checks may take 0.7 of it")
+    parser.add_argument("--seconds", type=float, default=50.0, help="for all; checks may take 0.7 of it")
     parser.add_argument("--check", type=int, metavar="PART", help="only check one variant on one part of the shapes")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.variant if name not in ALL]:
