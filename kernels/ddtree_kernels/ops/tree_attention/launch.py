@@ -82,7 +82,7 @@ def tree_attention(
 
     shape, splits, hopper (whether the Gluon kernel is taken; None = where it is measured to be faster), pdl (whether
     the second launch overlaps the first) and early (whether the first overlaps what is before it, up to its first read;
-    None = Triton's kernel, if pdl, up to EARLY_ROWS; it gains 0.2 to 0.4 µs there and nothing above) are for tuning and
+    None = Triton's kernel, if pdl, up to EARLY_ROWS; it gains 0.1 to 0.4 µs there and nothing above) are for tuning and
     tests, as is paired (hopper_launch.split).
     """
     batch, nodes, heads, size = query.shape
