@@ -171,6 +171,31 @@ async def test_the_build_spells_an_intent_that_the_profile_leaves_open() -> None
     assert "--speculative-ddtree-budget 15" in called(host, "check")[0]["services"][0]["unit_text"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "state", "evidence", "remedy"),
+    [
+        ({"attention-backend": "triton"}, "ok", "it refuses no flag", ""),
+        ({}, "warn", "a Hopper GPU gets fa3", "set --attention-backend triton"),
+        ({"attention-backend": "fa3"}, "fail", "only triton applies a tree's mask", "speculative kind linear"),
+        (
+            {"attention-backend": "triton", "tp-size": 2},
+            "fail",
+            "tensor parallel: --tp-size 2",
+            "--tp-size 1 where one",
+        ),
+    ],
+)
+async def test_what_the_plug_in_refuses_is_a_check(
+    flags: Mapping[str, Any], state: str, evidence: str, remedy: str
+) -> None:
+    tree = replace(PROFILE, dialect="plugin-0.5.12", flags=flags, speculative=Speculative("ddtree", True, 31, "/d"))
+    async with console(answering(OK)) as one:
+        found = await one.preflight("h1/s1", tree)
+    (said,) = [c for c in found.checks if c.name == "plug-in"]
+    assert said.state == state and evidence in said.evidence and remedy in said.remedy
+    assert verdicts.plugin(replace(tree, dialect="stock-0.5.12")) == []
+
+
 MARKS: Sequence[tuple[tuple[FlagMark, ...], list[tuple[str, str, str]]]] = [
     ((FlagMark("a", "ok"),), [("flags", "ok", "")]),
     ((FlagMark("a", "renamed", "b", "a is b now"),), [("flags", "fail", "write --b for --a")]),

@@ -117,7 +117,8 @@ class Preflights:
         marks, estimate = self.forecast(watch, service, profile, found.gpus)
         asked_for = any(c.name == "requirements" for c in here)
         judged = self.judged(service.key, marks, estimate, asked_for)
-        more = [*([failed] if failed is not None else []), *unknown, *judged]
+        refused = verdicts.plugin(self.fitted(service.key, profile))
+        more = [*([failed] if failed is not None else []), *refused, *unknown, *judged]
         took = self._clock() - began
         return Preflight(service.key, profile.name, (*here, *more), known.build, marks, estimate, took)
 
@@ -139,7 +140,8 @@ class Preflights:
         for (one, profile), more in zip(known, unknown, strict=True):
             marks, estimate = self.forecast(watch, one, profile, answer.gpus)
             asked_for = any(c.name == f"{one.name}: requirements" for c in answer.checks)
-            said = [*more, *self.judged(one.key, marks, estimate, asked_for)]
+            refused = verdicts.plugin(self.fitted(one.key, profile))
+            said = [*refused, *more, *self.judged(one.key, marks, estimate, asked_for)]
             found += [replace(c, name=f"{one.name}: {c.name}") for c in said]
         return found
 

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 from ddtree_console.domain import build_pins
 from ddtree_console.domain.build import REFUSED, Build, FlagMark
+from ddtree_console.domain.engines import plugin as tree
+from ddtree_console.domain.engines.base import DialectError
+from ddtree_console.domain.engines.sglang_launch import launch_flags
 from ddtree_console.domain.memory.types import Estimate
+from ddtree_console.domain.spec import Profile
 from ddtree_console.services.api import Check
 
 SHOWN = 3
@@ -99,6 +103,23 @@ def pins(build: Build) -> list[Check]:
         return [Check("versions", "ok", f"{len(build.pins)} as {named} asks for them")]
     wanted = " ".join(f"{m.package}{m.wants}" for m in found)
     return [Check("versions", "warn", _joined([m.text for m in found]), f"install what {named} asks for: {wanted}")]
+
+
+def plugin(profile: Profile) -> list[Check]:
+    """What DDTree's plug-in refuses of this launch, and would say at its start; nothing for a launch without it."""
+    if not tree.needed(profile):
+        return []
+    try:
+        flags, _ = launch_flags(profile)
+    except DialectError:
+        return []  # said where the launch is rendered
+    name = "plug-in"
+    if said := tree.refusals(profile, flags):
+        way = "--tp-size 1 where one GPU holds the model" if any("tensor" in text for text in said) else "change that"
+        return [Check(name, "fail", _joined(list(said)), f"{way}, or speculative kind linear, which needs no plug-in")]
+    if said := tree.doubts(profile, flags):
+        return [Check(name, "warn", _joined(list(said)), "set --attention-backend triton")]
+    return [Check(name, "ok", "it refuses no flag of this launch that can be known here")]
 
 
 def problems(build: Build) -> list[Check]:

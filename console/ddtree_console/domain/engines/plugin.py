@@ -52,7 +52,7 @@ def _over_one(value: Any) -> bool:
         return False
 
 
-def warnings(profile: Profile, flags: Mapping[str, Any]) -> tuple[str, ...]:
+def refusals(profile: Profile, flags: Mapping[str, Any]) -> tuple[str, ...]:
     """What the plug-in is known to refuse of these flags, so that the start would end in its one line."""
     if not needed(profile):
         return ()
@@ -66,9 +66,19 @@ def warnings(profile: Profile, flags: Mapping[str, Any]) -> tuple[str, ...]:
     wrong = [f"--{name} {value}" for name, value in given.items() if value != "triton"]
     if wrong:
         said.append(f"the DDTree plug-in refuses {', '.join(wrong)}: only triton applies a tree's mask")
-    elif not given:
-        said.append("without --attention-backend triton a Hopper GPU gets fa3, which the DDTree plug-in refuses")
     for name in ("enable-lora", "enable-dp-attention"):
         if flags.get(name):
             said.append(f"the DDTree plug-in refuses --{name}")
     return tuple(said)
+
+
+def doubts(profile: Profile, flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """What it refuses on some GPUs."""
+    if not needed(profile) or any(flags.get(name) for name in _BACKENDS):
+        return ()
+    return ("without --attention-backend triton a Hopper GPU gets fa3, which the DDTree plug-in refuses",)
+
+
+def warnings(profile: Profile, flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Refusals and doubts."""
+    return (*refusals(profile, flags), *doubts(profile, flags))
