@@ -26,9 +26,8 @@ LISTED_VARIANTS = {"popped lists": dataclasses.replace(NOW, listed_pops=256)}
 SMALL_VARIANTS = {
     "grown": dataclasses.replace(NOW, pops=0),
     "popped to 256": dataclasses.replace(NOW, pops=256),
-    "8 a program": dataclasses.replace(NOW, order_each=8),
+    "8 a program, 1 warp": dataclasses.replace(NOW, order_each=8, order_warps=1),
     "16 a program, 2 warps": dataclasses.replace(NOW, order_warps=2),
-    "32 a program, 8 warps": dataclasses.replace(NOW, order_each=32, order_warps=8),
 }
 """Compared on the small vocabulary alone."""
 LARGE, SMALL, DEPTH = 151936, 512, 15
