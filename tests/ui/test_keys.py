@@ -304,11 +304,14 @@ async def test_leaving_says_what_goes_on_without_the_console() -> None:
         assert any(QWEN in str(r) for r in app._exit_renderables)
 
 
-async def test_zoom_and_back() -> None:
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_zoom_and_back(size: tuple[int, int]) -> None:
     app = make(only_qwen("ready"))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=size) as pilot:
         await press(pilot, "enter", "tab", "z")
-        assert app.screen.maximized is not None and app.screen.maximized.id == "gpus"
+        pane = app.screen.maximized
+        assert pane is not None and pane.id == "gpus"
+        await until(pilot, lambda: pane.region.size == size)
         await press(pilot, "escape")
         assert app.screen.maximized is None and isinstance(app.screen, HostScreen)
 
