@@ -174,7 +174,7 @@ async def test_the_build_spells_an_intent_that_the_profile_leaves_open() -> None
 @pytest.mark.parametrize(
     ("flags", "state", "evidence", "remedy"),
     [
-        ({"attention-backend": "triton"}, "ok", "it refuses no flag", ""),
+        ({"attention-backend": "triton"}, "ok", "no flag that it is known to refuse", ""),
         ({}, "warn", "a Hopper GPU gets fa3", "set --attention-backend triton"),
         ({"attention-backend": "fa3"}, "fail", "only triton applies a tree's mask", "speculative kind linear"),
         (

@@ -119,7 +119,7 @@ def plugin(profile: Profile) -> list[Check]:
         return [Check(name, "fail", _joined(list(said)), f"{way}, or speculative kind linear, which needs no plug-in")]
     if said := tree.doubts(profile, flags):
         return [Check(name, "warn", _joined(list(said)), "set --attention-backend triton")]
-    return [Check(name, "ok", "it refuses no flag of this launch that can be known here")]
+    return [Check(name, "ok", "no flag that it is known to refuse")]
 
 
 def problems(build: Build) -> list[Check]:
