@@ -25,8 +25,8 @@ CASES = [
     (1, 4, 60, 70, fp32, False, None, 0.0),  # all equal
     (1, 4, 5000, 40, bf16, False, None, 6.0),
 ]
-LISTS = Tuning(small=0)  # as a large vocabulary
-MANY = Tuning(small=0, many_rows=0)  # and as many rows
+LISTS = Tuning(small=0, pops=0)  # as a large vocabulary and budget
+MANY = Tuning(small=0, pops=0, many_rows=0)  # and as many rows
 APART = Tuning(grow=0, pops=0)  # a small vocabulary's rows, then as a large budget
 GROWN = Tuning(pops=0)  # a small vocabulary's tree as with a spine, which cannot be popped
 LISTS_CASES = [
@@ -35,7 +35,7 @@ LISTS_CASES = [
     (1, 3, 777, 20, fp16, True, 5, 3.0),
 ]
 GROWN_CASES = [(2, 5, 61, 16, bf16, False, None, 3.0), (1, 4, 40, 50, fp32, False, 6, 0.0)]
-POPPED = Tuning(small=0, listed_pops=256)
+POPPED = Tuning(small=0)  # as a large vocabulary and a small budget
 POPPED_CASES = [(2, 5, 101, 16, bf16, False, None, 3.0), (2, 3, 20, 40, fp32, False, 6, 1.0)]
 MANY_CASES = [(2, 3, 1900, 9, fp32, False, None, 3.0)]
 APART_CASES = [(2, 5, 101, 150, bf16, True, None, 2.0)]

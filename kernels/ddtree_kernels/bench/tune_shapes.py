@@ -21,13 +21,12 @@ from ddtree_kernels.ops.tree_build.tuning import Tuning
 NOW = Tuning()
 VARIANTS = {"default": NOW}
 """Compared on all shapes."""
-LISTED_VARIANTS = {"popped lists": dataclasses.replace(NOW, listed_pops=256)}
+LISTED_VARIANTS = {"by levels": dataclasses.replace(NOW, pops=0)}
 """Compared on the large vocabulary, with budgets that can be popped."""
 SMALL_VARIANTS = {
     "grown": dataclasses.replace(NOW, pops=0),
     "popped to 256": dataclasses.replace(NOW, pops=256),
-    "8 a program, 1 warp": dataclasses.replace(NOW, order_each=8, order_warps=1),
-    "16 a program, 2 warps": dataclasses.replace(NOW, order_warps=2),
+    "4 warps": dataclasses.replace(NOW, order_warps=4),
 }
 """Compared on the small vocabulary alone."""
 LARGE, SMALL, DEPTH = 151936, 512, 15

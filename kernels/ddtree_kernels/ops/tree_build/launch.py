@@ -296,7 +296,7 @@ def tree_build(
     batch, depth, vocab = draft_logits.shape
     k = min(budget, vocab, top_k or budget)
     counted = tuning.counted(batch * depth, vocab)
-    popped = not spine and tuning.popped(budget, depth, counted)
+    popped = not spine and tuning.popped(budget, depth)
     chained = ranking.chains(draft_logits, tuning)
     if counted and popped:
         ranked = ranking.unwritten(batch, depth, k, draft_logits.device)

@@ -17,9 +17,8 @@ class Tuning:
     compares    most comparisons for which that is done: rows * vocabulary ** 2
     order_each  tokens that one program of that ranks
     order_warps its warps
-    pops        largest budget whose trees are popped node by node in one launch from there on, up to 256; none with a
-                spine, or too deep for a pop's codes
-    listed_pops the same where rows are not ranked by counting
+    pops        largest budget whose trees are popped node by node in one launch, up to 256; none with a spine, or too
+                deep for a pop's codes
     grow        largest budget whose other trees are grown in one launch from there on; larger ones by four launches
     grow_warps  warps of that launch's programs, one a request, for budgets up to 64; 8 above
     many_rows   more rows than this fill the card: fewer programs a row
@@ -34,9 +33,8 @@ class Tuning:
     small: int = 1024
     compares: int = 1 << 25
     order_each: int = 16
-    order_warps: int = 4
-    pops: int = 128
-    listed_pops: int = 0
+    order_warps: int = 2
+    pops: int = 64
     grow: int = 64
     grow_warps: int = 4
     many_rows: int = 132
@@ -50,12 +48,9 @@ class Tuning:
         """Whether rows of this vocabulary are ranked by counting."""
         return vocab <= self.small and rows * vocab**2 <= self.compares
 
-    def popped(self, budget: int, depth: int, counted: bool = True) -> bool:
+    def popped(self, budget: int, depth: int) -> bool:
         """Whether trees of this budget and most depth are popped, where no spine is asked for."""
-        return (
-            budget <= min(self.pops if counted else self.listed_pops, 256)
-            and depth + 2 * (budget.bit_length() - 1) <= 31
-        )
+        return budget <= min(self.pops, 256) and depth + 2 * (budget.bit_length() - 1) <= 31
 
     def for_budget(self, budget: int) -> Tuning:
         """With the bins of this budget."""
