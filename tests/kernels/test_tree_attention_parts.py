@@ -82,19 +82,14 @@ def test_one_tile_is_not_split_and_many_fill_the_card(programs: int, rows: int, 
     assert launch.splits_for(programs, rows // 64 + 1, slots) == splits
 
 
-@pytest.mark.parametrize("paired", [False, True])
-def test_every_row_tile_has_as_many_parts_as_the_reduction_reads(paired: bool) -> None:
+def test_every_row_tile_has_as_many_parts_as_the_reduction_reads() -> None:
     # as the Gluon kernel places its warpgroups
     for row_tiles in range(1, 20):
         blocks = -(-row_tiles // hopper_launch.WARPGROUPS)
-        if paired:
-            rest = max(row_tiles - 2 * blocks, 0)
-            held = [*range(2 * blocks), *(2 * blocks + min(block, rest - 1) for block in range(blocks) if rest)]
-        else:
-            held = [min(place, row_tiles - 1) for place in range(hopper_launch.WARPGROUPS * blocks)]
+        held = [min(place, row_tiles - 1) for place in range(hopper_launch.WARPGROUPS * blocks)]
         parts = [held.count(tile) for tile in range(row_tiles)]
         assert parts[:-1] == [1] * (row_tiles - 1)
-        assert parts[-1] == hopper_launch.sharers(row_tiles, blocks, paired)
+        assert parts[-1] == hopper_launch.sharers(row_tiles, blocks)
 
 
 @pytest.mark.parametrize(("rows", "early"), [(64, True), (launch.EARLY_ROWS + 1, False)])

@@ -15,13 +15,8 @@ from ddtree_kernels.ops.tree_attention import launch, reference
 
 bf16, fp16 = torch.bfloat16, torch.float16
 TOLERANCE = {bf16: 8e-3, fp16: 2e-3}
-# names: whether the Hopper kernel is taken (None: the launch's own choice), whether two warpgroups share its code
-VARIANTS: dict[str, tuple[bool | None, bool]] = {
-    "auto": (None, False),
-    "triton": (False, False),
-    "hopper": (True, False),
-    "paired": (True, True),
-}
+# names: whether the Hopper kernel is taken, None: the launch's own choice
+VARIANTS: dict[str, bool | None] = {"auto": None, "triton": False, "hopper": True}
 CASES: list[tuple[Any, ...]] = [
     # nodes, heads, key heads, size, contexts, counts, type, splits
     (17, 32, 8, 128, [2048], None, bf16, None),
@@ -82,10 +77,9 @@ def say(*words: object) -> None:
 def attend(name: str, inputs: tuple[Any, ...], splits: int | None, with_log: bool = False) -> Any:
     """One call of a variant; inputs: query, keys, values, words, lengths, counts."""
     query, keys, values, words, lengths, counts = inputs
-    hopper, paired = VARIANTS[name]
     return launch.tree_attention(
         query, keys, values, words, lengths, counts, None, None, None, None, None, with_log, None, splits=splits,
-        hopper=hopper, paired=paired,
+        hopper=VARIANTS[name],
     )  # fmt: skip
 
 
@@ -181,7 +175,7 @@ def time_all(names: list[str]) -> None:
         inputs = input_sets(shape)
         small = shape.context * shape.kv_heads < LEAST_HOPPER
         for _ in range(PASSES):
-            for name in [name for name in names if not (small and VARIANTS[name][0])]:
+            for name in [name for name in names if not (small and VARIANTS[name])]:
                 for splits in shape.splits:
                     us = graph_us([partial(attend, name, one, splits) for one in inputs])
                     what = f"{name} {shape.context} {shape.nodes} {shape.heads} {splits}"

@@ -1,8 +1,7 @@
 """The split kernel of tree_attention for Hopper, in Gluon: FlashAttention-3's order by hand (README.md beside this).
 
-One program: a producer warp fetches tiles of keys and values by TMA into two rings; 3 consumer warpgroups hold 64
-packed rows each, every one with code of its own or (PAIRED) two of them with the same. Tiles run from the last (the
-tree, masked) to the first. README.md proves that the rings cannot deadlock.
+One program: a producer warp fetches tiles of keys and values by TMA into two rings; WARPGROUPS consumers hold 64 packed
+rows each. Tiles run from the last (the tree, masked) to the first. README.md proves that the rings cannot deadlock.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 ROWS = gl.constexpr(64)  # of one consumer warpgroup
-WARPGROUPS = gl.constexpr(3)  # consumer warpgroups of one program
+WARPGROUPS = gl.constexpr(3)  # consumers of one program
 TREE_WEIGHT = gl.constexpr(3)  # a tile of the tree, which needs masks, counts as this many tiles of context
 
 
@@ -184,13 +183,12 @@ def _clear_dead(
     count: gl.tensor,
     KEYS: gl.constexpr,
     SIZE: gl.constexpr,
-    WARPS: gl.constexpr,
 ) -> None:
     """Zeroes rows of a value tile beyond the last live one: weight 0 times NaN would be NaN."""
     context_tiles = (context + KEYS - 1) // KEYS
     live = context + count - _row0(tile, context, context_tiles, KEYS)
     if live < KEYS:
-        layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SIZE, SIZE // 8], [WARPS, 1], [1, 0])
+        layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SIZE, SIZE // 8], [4, 1], [1, 0])
         for part in gl.static_range(KEYS // 32):
             piece = slot.slice(part * 32, 32)
             row = part * 32 + gl.arange(0, 32, layout=gl.SliceLayout(1, layout))
@@ -219,7 +217,6 @@ def _turn(
     SIZE: gl.constexpr,
     KEY_RING: gl.constexpr,
     VALUE_RING: gl.constexpr,
-    WARPS: gl.constexpr,
     s_layout: gl.constexpr,
     p_layout: gl.constexpr,
 ) -> gl.tuple:
@@ -228,40 +225,35 @@ def _turn(
     masked: tile j needs a mask or the tile before may hold dead values; a branch in one loop, since code that a program
     meets for the first time has to be fetched. The softmax of j runs while that product does. The wait for the next own
     tile's keys stands between the softmax and the product's end: a loop is what ptxas does not move the softmax across.
-    8 warps take every tile; they give back keys and values at once, since each time is a barrier of all.
     """
     key_full, key_empty, value_full, value_empty = bars
     visibility, node, stop, context, count, capacity, words = own
     before = j - stride
     slot = j % KEY_RING
     k = keys.index(slot).reshape([KEYS, SIZE])
-    s = gl.zeros([WARPS * 16, KEYS], gl.float32, s_layout)
+    s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
     value_slot = before % VALUE_RING
     v = values.index(value_slot).reshape([KEYS, SIZE])
     s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
     mbarrier.wait(value_full.index(value_slot), (before // VALUE_RING) & 1)
     if masked:
-        _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE, WARPS)
+        _clear_dead(v, stop - 1 - before, context, count, KEYS, SIZE)
     acc = warpgroup_mma(p, v, acc, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
-    if WARPS == 4:
-        mbarrier.arrive(key_empty.index(slot), count=1)
+    mbarrier.arrive(key_empty.index(slot), count=1)
     if masked:
         low = _word(visibility, node, stop - 1 - j, context, count, capacity, words, 0, KEYS)
         high = _word(visibility, node, stop - 1 - j, context, count, capacity, words, 1, KEYS)
         s = _masked(s, low, high, KEYS, s_layout)
     weights, top, total, fade = _weights(s, top, total, scale)
     following = j + stride
-    if WARPS == 4 and more:
+    if more:
         _pass_over(key_full, key_empty, j + 1, following, KEY_RING)
     mbarrier.wait(key_full.index(following % KEY_RING), (following // KEY_RING) & 1, pred=more)
     # the old weights' registers are free only now
     acc, weights = warpgroup_mma_wait(0, deps=(acc, weights))
-    if WARPS == 8:
-        mbarrier.arrive(key_empty.index(slot), count=1)
     mbarrier.arrive(value_empty.index(value_slot), count=1)
-    if WARPS == 4:
-        _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
+    _pass_over(value_full, value_empty, before + 1, j, VALUE_RING)
     acc = _faded(acc, fade, SIZE)
     p = gl.convert_layout(weights.to(v.dtype), p_layout)
     return p, top, total, acc
@@ -270,9 +262,7 @@ def _turn(
 @gluon.jit
 def _attend(
     common: gl.tuple,
-    q: gl.shared_memory_descriptor,
-    at: gl.tuple,
-    WARPS: gl.constexpr,
+    WARPGROUP: gl.constexpr,
     HEADS: gl.constexpr,
     GROUP: gl.constexpr,
     SIZE: gl.constexpr,
@@ -282,34 +272,37 @@ def _attend(
     DIRECT: gl.constexpr,
     WITH_LOG: gl.constexpr,
 ) -> None:
-    """A consumer of 64 or 128 packed rows over its tiles of the split: at = its first row tile, the first of its tiles
-    and how many it goes on by (its row tile is then shared by as many consumers).
-    """
-    keys, values, bars, where, rows, tensors, strides, numbers = common
+    """A consumer: 64 packed rows over its tiles of the split (all, or every SHARED-th of the last block of rows)."""
+    q_all, keys, values, bars, where, rows, tensors, strides, numbers = common
     key_full, key_empty, value_full, value_empty = bars
     n, kv_head, context, count, stop, tiles = where
-    row_tile, first, stride = at
-    parts_of_last, split, splits = rows
+    block, blocks, row_tiles, split, splits = rows
     query, visibility, part_out, part_log, out, log_sum = tensors
     stride_qn, stride_qt, stride_qh = strides
     scale, capacity, nodes, words = numbers
     dtype: gl.constexpr = keys.dtype
 
-    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [WARPS, 1], [16, KEYS, 16])
-    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [WARPS, 1], [16, SIZE, 16])
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, SIZE, 16])
     p_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, 2)
-    q_layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SIZE, SIZE // 8], [WARPS, 1], [1, 0])
-    held: gl.constexpr = WARPS * 16  # rows
+    q_layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // SIZE, SIZE // 8], [4, 1], [1, 0])
 
+    # warpgroups in excess of the blocks of rows share the last block's tiles
+    place = WARPGROUP * blocks + block
+    row_tile = gl.minimum(place, row_tiles - 1)
+    first = place - row_tile
+    parts_of_last = WARPGROUPS * blocks - row_tiles + 1
+    stride = gl.where(row_tile == row_tiles - 1, parts_of_last, 1)
     mine = (tiles - first + stride - 1) // stride  # own tiles: first, first + stride, ...
     masked = gl.minimum(gl.maximum(stop - context // KEYS, 0), tiles)  # tiles that need a mask come first
     masked_mine = (masked - first + stride - 1) // stride
 
-    q_row = row_tile * ROWS + gl.arange(0, held, layout=gl.SliceLayout(1, q_layout))
+    q_row = row_tile * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, q_layout))
     q_node = q_row // GROUP
     q_head = kv_head * GROUP + q_row % GROUP
     q_at = q_node.to(gl.int64) * stride_qt + q_head.to(gl.int64) * stride_qh
     q_column = gl.arange(0, SIZE, layout=gl.SliceLayout(0, q_layout))
+    q = q_all.index(WARPGROUP)
     n_long = n.to(gl.int64)
     q.store(
         gl.load(
@@ -319,12 +312,12 @@ def _attend(
     fence_async_shared()
     gl.thread_barrier()
 
-    row = row_tile * ROWS + gl.arange(0, held, layout=gl.SliceLayout(1, s_layout))
+    row = row_tile * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, s_layout))
     node = row // GROUP
     visibility += n_long * nodes * words
-    top = gl.full([held], float("-inf"), gl.float32, gl.SliceLayout(1, s_layout))
-    total = gl.zeros([held], gl.float32, gl.SliceLayout(1, s_layout))
-    acc = gl.zeros([held, SIZE], gl.float32, o_layout)
+    top = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, s_layout))
+    total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, s_layout))
+    acc = gl.zeros([ROWS, SIZE], gl.float32, o_layout)
 
     if mine <= 0:
         for j in range(tiles):
@@ -341,7 +334,7 @@ def _attend(
         high = _word(visibility, node, stop - 1 - first, context, count, capacity, words, 1, KEYS)
         mbarrier.wait(key_full.index(slot), (first // KEY_RING) & 1)
         k = keys.index(slot).reshape([KEYS, SIZE])
-        s = gl.zeros([held, KEYS], gl.float32, s_layout)
+        s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
         s = warpgroup_mma(q, k.permute((1, 0)), s, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=(s,))
         mbarrier.arrive(key_empty.index(slot), count=1)
@@ -350,7 +343,7 @@ def _attend(
         weights, top, total, _ = _weights(s, top, total, scale)
         p = gl.convert_layout(weights.to(dtype), p_layout)
         second = first + stride
-        if WARPS == 4 and mine > 1:
+        if mine > 1:
             _pass_over(key_full, key_empty, first + 1, second, KEY_RING)
         mbarrier.wait(key_full.index(second % KEY_RING), (second // KEY_RING) & 1, pred=mine > 1)
         # one turn more than tiles are masked, so that the last masked tile's dead values are cleared
@@ -358,13 +351,13 @@ def _attend(
         for i in range(1, mine):
             p, top, total, acc = _turn(
                 q, keys, values, bars, own, first + i * stride, stride, i + 1 < mine, p, top, total, acc, scale,
-                i < masked_turns, KEYS, SIZE, KEY_RING, VALUE_RING, WARPS, s_layout, p_layout,
+                i < masked_turns, KEYS, SIZE, KEY_RING, VALUE_RING, s_layout, p_layout,
             )  # fmt: skip
         last = first + (mine - 1) * stride
         slot = last % VALUE_RING
         mbarrier.wait(value_full.index(slot), (last // VALUE_RING) & 1)
         v = values.index(slot).reshape([KEYS, SIZE])
-        _clear_dead(v, stop - 1 - last, context, count, KEYS, SIZE, WARPS)
+        _clear_dead(v, stop - 1 - last, context, count, KEYS, SIZE)
         acc = warpgroup_mma(p, v, acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=(acc,))
         mbarrier.arrive(value_empty.index(slot), count=1)
@@ -397,13 +390,6 @@ def _attend(
         gl.store(to, acc.to(part_out.dtype.element_ty), mask=gl.convert_layout(worth, o_rows)[:, None])
 
 
-@gluon.jit
-def _place(place: gl.tensor, row_tiles: gl.tensor, parts_of_last: gl.tensor) -> gl.tuple:
-    """Row tile, first tile of keys and stride of the warpgroup at this place."""
-    row_tile = gl.minimum(place, row_tiles - 1)
-    return row_tile, place - row_tile, gl.where(row_tile == row_tiles - 1, parts_of_last, 1)
-
-
 @gluon.jit(do_not_specialize=["capacity", "nodes", "words", "splits", "blocks", "row_tiles"])
 def split_kernel(
     key_map: tma.tensor_descriptor,
@@ -433,7 +419,6 @@ def split_kernel(
     KEY_RING: gl.constexpr,
     VALUE_RING: gl.constexpr,
     REGISTERS: gl.constexpr,
-    PAIRED: gl.constexpr,
     COUNTED: gl.constexpr,
     DIRECT: gl.constexpr,
     WITH_LOG: gl.constexpr,
@@ -459,107 +444,35 @@ def split_kernel(
     stop = _boundary((split + 1) * weight // splits, context_tiles)
 
     dtype: gl.constexpr = query.dtype.element_ty
+    q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SIZE], dtype)
+    q_all = gl.allocate_shared_memory(dtype, [WARPGROUPS, ROWS, SIZE], q_shared)
     keys = gl.allocate_shared_memory(dtype, [KEY_RING, 1, KEYS, 1, SIZE], key_map.layout)
     values = gl.allocate_shared_memory(dtype, [VALUE_RING, 1, KEYS, 1, SIZE], value_map.layout)
     key_full = gl.allocate_shared_memory(gl.int64, [KEY_RING, 1], mbarrier.MBarrierLayout())
     key_empty = gl.allocate_shared_memory(gl.int64, [KEY_RING, 1], mbarrier.MBarrierLayout())
     value_full = gl.allocate_shared_memory(gl.int64, [VALUE_RING, 1], mbarrier.MBarrierLayout())
     value_empty = gl.allocate_shared_memory(gl.int64, [VALUE_RING, 1], mbarrier.MBarrierLayout())
-    givers: gl.constexpr = 2 if PAIRED else WARPGROUPS
     for slot in gl.static_range(KEY_RING):
         mbarrier.init(key_full.index(slot), count=1)
-        mbarrier.init(key_empty.index(slot), count=givers)
+        mbarrier.init(key_empty.index(slot), count=WARPGROUPS)
     for slot in gl.static_range(VALUE_RING):
         mbarrier.init(value_full.index(slot), count=1)
-        mbarrier.init(value_empty.index(slot), count=givers)
+        mbarrier.init(value_empty.index(slot), count=WARPGROUPS)
 
     bars = (key_full, key_empty, value_full, value_empty)
-    tiles = stop - start
-    where = (n, kv_head, context, count, stop, tiles)
+    where = (n, kv_head, context, count, stop, stop - start)
+    rows = (block, blocks, row_tiles, split, splits)
     tensors = (query, visibility, part_out, part_log, out, log_sum)
     strides = (stride_qn, stride_qt, stride_qh)
     numbers = (scale, capacity, nodes, words)
-    if PAIRED:
-        # two row tiles to each pair, the rest to the third warpgroups; those in excess share the last
-        rest = gl.maximum(row_tiles - 2 * blocks, 0)
-        parts_of_last = gl.where(rest > 0, blocks - rest + 1, 1)
-        rows = (parts_of_last, split, splits)
-        common = (keys, values, bars, where, rows, tensors, strides, numbers)
-        pair_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([2 * ROWS, SIZE], dtype)
-        q_pair = gl.allocate_shared_memory(dtype, [2 * ROWS, SIZE], pair_shared)
-        third_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SIZE], dtype)
-        q_third = gl.allocate_shared_memory(dtype, [ROWS, SIZE], third_shared)
-        # with nothing left over a third warpgroup gets rows beyond the last and no tile
-        tile = 2 * blocks + gl.minimum(block, gl.maximum(rest - 1, 0))
-        first = gl.where(rest > 0, 2 * blocks + block - tile, tiles)
-        stride = gl.where(tile == row_tiles - 1, parts_of_last, 1)
-        gl.warp_specialize(
-            [
-                (
-                    _attend,
-                    (
-                        common,
-                        q_pair,
-                        (2 * block, 0, 1),
-                        8,
-                        HEADS,
-                        GROUP,
-                        SIZE,
-                        KEYS,
-                        KEY_RING,
-                        VALUE_RING,
-                        DIRECT,
-                        WITH_LOG,
-                    ),
-                ),
-                (
-                    _attend,
-                    (
-                        common,
-                        q_third,
-                        (tile, first, stride),
-                        4,
-                        HEADS,
-                        GROUP,
-                        SIZE,
-                        KEYS,
-                        KEY_RING,
-                        VALUE_RING,
-                        DIRECT,
-                        WITH_LOG,
-                    ),
-                ),
-                (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
-            ],
-            [4, 1],
-            [REGISTERS, 24],
-        )
-    else:
-        # place w * blocks + block for warpgroup w; those in excess share the last row tile
-        parts_of_last = WARPGROUPS * blocks - row_tiles + 1
-        rows = (parts_of_last, split, splits)
-        common = (keys, values, bars, where, rows, tensors, strides, numbers)
-        q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, SIZE], dtype)
-        q_all = gl.allocate_shared_memory(dtype, [WARPGROUPS, ROWS, SIZE], q_shared)
-        at_0 = _place(block, row_tiles, parts_of_last)
-        at_1 = _place(blocks + block, row_tiles, parts_of_last)
-        at_2 = _place(2 * blocks + block, row_tiles, parts_of_last)
-        gl.warp_specialize(
-            [
-                (
-                    _attend,
-                    (common, q_all.index(0), at_0, 4, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG),
-                ),
-                (
-                    _attend,
-                    (common, q_all.index(1), at_1, 4, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG),
-                ),
-                (
-                    _attend,
-                    (common, q_all.index(2), at_2, 4, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG),
-                ),
-                (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
-            ],
-            [4, 4, 1],
-            [REGISTERS, REGISTERS, 24],
-        )
+    common = (q_all, keys, values, bars, where, rows, tensors, strides, numbers)
+    gl.warp_specialize(
+        [
+            (_attend, (common, 0, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG)),
+            (_attend, (common, 1, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG)),
+            (_attend, (common, 2, HEADS, GROUP, SIZE, KEYS, KEY_RING, VALUE_RING, DIRECT, WITH_LOG)),
+            (_fetch, (key_map, value_map, keys, values, bars, where, KEYS, KEY_RING, VALUE_RING)),
+        ],
+        [4, 4, 1],
+        [REGISTERS, REGISTERS, 24],
+    )

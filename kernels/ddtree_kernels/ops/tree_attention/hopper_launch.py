@@ -71,11 +71,8 @@ def splits_for(programs: int, tiles: int, slots: int, rows: float) -> int:
     return best
 
 
-def sharers(row_tiles: int, blocks: int, paired: bool) -> int:
-    """How many warpgroups of the programs share the last row tile; pairs take two each and share none."""
-    if paired:
-        rest = row_tiles - 2 * blocks
-        return blocks - rest + 1 if rest > 0 else 1
+def sharers(row_tiles: int, blocks: int) -> int:
+    """How many warpgroups of the programs share the last row tile."""
     return WARPGROUPS * blocks - row_tiles + 1
 
 
@@ -91,23 +88,19 @@ def split(
     longest: int,
     splits: int | None,
     early: bool,
-    paired: bool = False,
 ) -> Parts:
-    """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request.
-
-    paired: two warpgroups of a program run the same code (hopper_paired.py, not measured yet).
-    """
+    """Launches the split kernel; arguments as launch.tree_attention's, longest = the most rows of a request."""
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    from ddtree_kernels.ops.tree_attention import hopper, hopper_paired
+    from ddtree_kernels.ops.tree_attention import hopper
 
     batch, nodes, heads, size = query.shape
     kv_heads = key_cache.shape[2]
     group = heads // kv_heads
     row_tiles = -(-nodes * group // ROWS)
     blocks = -(-row_tiles // WARPGROUPS)
-    shared = sharers(row_tiles, blocks, paired)
+    shared = sharers(row_tiles, blocks)
     tiles = -(-longest // KEYS) + 1
     if splits is None:
         slots = multiprocessors(query.device.index or 0)
@@ -119,9 +112,7 @@ def split(
         TensorDescriptor(cache, list(cache.shape), list(cache.stride()), box, layout)
         for cache in (key_cache, value_cache)
     ]
-    kernel = hopper_paired.split_kernel if paired else hopper.split_kernel
-    rings = {"RING": RING} if paired else {"KEY_RING": RING, "VALUE_RING": RING}
-    kernel[(blocks * kv_heads * splits, batch)](
+    hopper.split_kernel[(blocks * kv_heads * splits, batch)](
         *maps,
         query,
         visibility,
@@ -145,13 +136,14 @@ def split(
         GROUP=group,
         SIZE=size,
         KEYS=KEYS,
+        KEY_RING=RING,
+        VALUE_RING=RING,
         REGISTERS=REGISTERS,
-        **rings,
         COUNTED=node_counts is not None,
         DIRECT=parts.direct,
         WITH_LOG=with_log and parts.direct,
         PDL=True,
-        num_warps=8 if paired else 4,
+        num_warps=4,
         maxnreg=START_REGISTERS,
         **({"launch_pdl": True} if early else {}),
     )

@@ -15,18 +15,24 @@ from ddtree_kernels.ops.tree_attention.parts import LOG2_E, capability, join, ma
 MOST_SPLITS = 128
 REDUCE = 1.0  # tiles whose time a reduction takes
 REDUCE_EACH = 0.07  # and each of the parts that it joins
+TINY_LENGTH = 1024  # rows of a request up to which a tiny shape takes blocks of 16 rows; measured at 512
+SHORT_LENGTH = 4096  # and up to which one that just misses 64 rows takes blocks of 64; measured at 2070
+SMALL_SPLITS = 8  # of both
 EARLY_ROWS = 8192  # up to which the split kernel is launched before what precedes it has ended
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Shape of one program: rows, keys, warps, pipeline stages, and how many programs a multiprocessor holds."""
+    """Shape of one program: rows, keys, warps, pipeline stages; how many programs a multiprocessor holds; the number of
+    splits measured best with it, None = by splits_for.
+    """
 
     m: int
     n: int
     warps: int
     stages: int
     resident: int
+    splits: int | None = None
 
 
 def blocks_for(rows: int, size: int, element: int) -> Blocks:
@@ -40,6 +46,23 @@ def blocks_for(rows: int, size: int, element: int) -> Blocks:
     if size < 256 and 64 * -(-rows // 64) < 0.85 * 128 * -(-rows // 128):  # 128 would be too empty
         return Blocks(64, 64, 4, 3, 2)
     return Blocks(128, 64, 8, 2 if size == 256 else 3, 1)
+
+
+def small_blocks(rows: int, size: int, element: int, groups: int, longest: int, processors: int) -> Blocks | None:
+    """The choice for few rows over few keys, None where blocks_for's was not beaten on an H200 (README.md).
+
+    groups: key heads of all requests; longest: the most rows of a request. Only what was measured is taken: heads of 64
+    whose blocks of 16 rows fit into one wave of two programs a multiprocessor, and heads of 128 whose two blocks of 64
+    rows give nearly every multiprocessor a program.
+    """
+    if element != 2:
+        return None
+    of_16, of_64 = (-(-rows // m) * groups * SMALL_SPLITS for m in (16, 64))  # programs
+    if size == 64 and longest <= TINY_LENGTH and of_16 <= 2 * processors:
+        return Blocks(16, 64, 4, 2, 2, SMALL_SPLITS)
+    if size == 128 and longest <= SHORT_LENGTH and 64 < rows <= 128 and processors / 2 < of_64 <= processors:
+        return Blocks(64, 64, 4, 3, 1, SMALL_SPLITS)
+    return None
 
 
 def splits_for(programs: int, tiles: int, slots: int) -> int:
@@ -76,14 +99,13 @@ def tree_attention(
     hopper: bool | None = None,
     pdl: bool | None = None,
     early: bool | None = None,
-    paired: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """As the public function, arguments unchecked; one or two launches.
 
     shape, splits, hopper (whether the Gluon kernel is taken; None = where it is measured to be faster), pdl (whether
     the second launch overlaps the first) and early (whether the first overlaps what is before it, up to its first read;
     None = Triton's kernel, if pdl, up to EARLY_ROWS; it gains 0.1 to 0.4 µs there and nothing above) are for tuning and
-    tests, as is paired (hopper_launch.split).
+    tests.
     """
     batch, nodes, heads, size = query.shape
     kv_heads = key_cache.shape[2]
@@ -101,18 +123,21 @@ def tree_attention(
     if hopper:
         parts = hopper_launch.split(
             query, key_cache, value_cache, visibility, context_lengths, node_counts, scale, with_log, longest, splits,
-            bool(early), paired,
+            bool(early),
         )  # fmt: skip
         join(parts, group, pdl)
         return parts.out, parts.log_sum
-    shape = shape or blocks_for(nodes * group, size, query.element_size())
-    blocks = -(-nodes * group // shape.m)
     if sliding_window is not None:
         longest = min(longest, sliding_window + nodes)
+    rows, element, processors = nodes * group, query.element_size(), multiprocessors(query.device.index or 0)
+    if shape is None:
+        small = small_blocks(rows, size, element, kv_heads * batch, longest, processors)
+        shape = small or blocks_for(rows, size, element)
+    blocks = -(-rows // shape.m)
     tiles = -(-longest // shape.n) + 1
     if splits is None:
-        slots = multiprocessors(query.device.index or 0) * shape.resident
-        splits = splits_for(blocks * kv_heads * batch, tiles, slots)
+        best = shape.splits or splits_for(blocks * kv_heads * batch, tiles, processors * shape.resident)
+        splits = min(best, tiles)
     early = pdl and longest <= EARLY_ROWS if early is None else early
     parts = make_parts(query, splits, with_log)
     kernels.split_kernel[(blocks * kv_heads * splits, batch)](
