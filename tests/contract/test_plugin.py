@@ -37,8 +37,8 @@ async def test_the_unit_finds_the_plug_in_by_its_path(real_host: RealHost) -> No
 @pytest.mark.parametrize(
     ("name", "accept", "words"),
     [
-        ("tiny-tree-63", 4.03, "the tree saves 1.28 tokens a round"),
-        ("tiny-shadow-31", 3.67, "the tree would have saved 0.51 tokens a round; enable with `e`"),
+        ("tiny-tree-63", 4.05, "the tree saves 1.25 tokens a round"),
+        ("tiny-shadow-31", 3.67, "the tree would have saved 0.50 tokens a round; enable with `e`"),
     ],
 )
 async def test_a_recorded_server_becomes_ready_and_shows_its_accept_length(

@@ -84,15 +84,22 @@ def test_the_tree_tells_what_it_saves() -> None:
     assert found is not None and (found.mode, found.budget, found.wrong) == ("tree", 63, 0)
     assert found.chain_length is not None and found.tree_length is not None and found.rounds > 1000
     assert found.tree_length - found.chain_length == pytest.approx(found.gain, abs=0.001)
-    assert ddtree_info.verdict(found) == ("the tree saves 1.28 tokens a round", "good")
+    assert ddtree_info.verdict(found) == ("the tree saves 1.25 tokens a round", "good")
     assert ddtree_info.read(info("tiny-dflash")) is None
 
 
 def test_the_shadow_tells_what_a_tree_would_save() -> None:
     found = ddtree_info.read(info("tiny-shadow-31"))
     assert found is not None and (found.mode, found.budget, found.wrong, found.rounds) == ("shadow", 31, 0, 909)
-    words = "the tree would have saved 0.51 tokens a round; enable with `e`"
+    words = "the tree would have saved 0.50 tokens a round; enable with `e`"
     assert ddtree_info.verdict(found) == (words, "good")
+
+
+@pytest.mark.parametrize(("name", "emitted"), [("tiny-tree-63", "tree_length"), ("tiny-shadow-31", "chain_length")])
+def test_what_is_counted_ends_where_an_answer_ends(name: str, emitted: str) -> None:
+    """A tree emits what the tree accepts, a shadow what the chain accepts: nothing behind an end is counted."""
+    section = info(name)["internal_states"][0]["ddtree"]
+    assert section[emitted] == section["accept_length"]
 
 
 @pytest.mark.parametrize("name", NAMES)
