@@ -8,7 +8,7 @@ import torch
 
 from ddtree_kernels.ops import pdl
 from ddtree_kernels.ops.checks import next_power_of_two
-from ddtree_kernels.ops.tree_build import triton as kernels
+from ddtree_kernels.ops.tree_build import triton_rows as kernels
 from ddtree_kernels.ops.tree_build.tuning import DEFAULT, Tuning
 
 WIDEST = 16384  # group maxima that one program of row_stats holds
