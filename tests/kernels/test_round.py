@@ -11,7 +11,7 @@ from ddtree_kernels import kv_commit, kv_table, tree_accept, tree_attention, tre
 from ddtree_kernels.ops.kv_commit import reference as commit_reference
 from ddtree_kernels.ops.tree_accept import reference as accept_reference
 from ddtree_kernels.ops.tree_attention import reference as attention_reference
-from ddtree_kernels.ops.tree_build import launch
+from ddtree_kernels.ops.tree_build import ranking
 from ddtree_kernels.ops.tree_build import reference as build_reference
 from tests.kernels.helpers import ON_GPU, differences
 
@@ -60,7 +60,7 @@ class Round:
     def check(self, results: tuple[Any, ...], before: list[torch.Tensor]) -> None:
         """Each part against its reference."""
         tree, out, accepted = results
-        full = launch.rank_tokens(self.logits, 40, 40, prune=False)
+        full = ranking.rank_tokens(self.logits, 40, 40, prune=False)
         assert differences(tree, build_reference.select(full.log_probs, full.tokens, self.root, 40)) == []
         want, _ = attention_reference.tree_attention(
             self.query,

@@ -71,7 +71,7 @@ def test_kernels_build_the_reference_tree(
     root = torch.arange(batch, device=DEVICE)
     k = min(budget, vocab, top_k or budget)
     log_probs, tokens = reference.top_log_probs(logits, k, 0.7)
-    full = launch.rank_tokens(logits, budget, k, 0.7, prune=False, tuning=tuning)
+    full = ranking.rank_tokens(logits, budget, k, 0.7, prune=False, tuning=tuning)
     assert torch.equal(full.tokens.long(), tokens)
     torch.testing.assert_close(full.log_probs, log_probs, atol=1e-5, rtol=1e-5)
     # exp and log differ in the last bit between devices: the same log-probabilities must give the same tree
@@ -92,7 +92,7 @@ def test_kernels_survive_nan_and_infinities(tuning: Tuning, dtype: torch.dtype) 
     logits[0, 3] = -math.inf
     logits[1, 0] = math.nan
     root = torch.tensor([7, 8], device=DEVICE)
-    full = launch.rank_tokens(logits, 12, 12, prune=False, tuning=tuning)
+    full = ranking.rank_tokens(logits, 12, 12, prune=False, tuning=tuning)
     missing = torch.arange(12, device=DEVICE) >= full.lengths[..., None]  # what has no probability may not be listed
     full.log_probs[missing], full.tokens[missing] = -math.inf, 0
     want = reference.select(full.log_probs, full.tokens, root, 12)
@@ -122,7 +122,7 @@ def test_small_vocabularies_grow_the_reference_tree(
     logits = random_logits((batch, depth, vocab), spread, fp32, seed).round()
     root = torch.arange(batch, device=DEVICE)
     k = min(budget, vocab, top_k or budget)
-    full = launch.rank_tokens(logits, budget, k)
+    full = ranking.rank_tokens(logits, budget, k)
     _, tokens = reference.top_log_probs(logits, k)
     assert torch.equal(full.tokens.long(), tokens)
     want = reference.select(full.log_probs, full.tokens, root, budget, spine)
@@ -137,7 +137,7 @@ def test_a_small_drafter_s_shapes(budget: int, batch: int, dtype: torch.dtype) -
     root = torch.arange(batch, device=DEVICE)
     for spread in (4.0, 1.0, 0.0):
         logits = random_logits((batch, 15, 512), spread, dtype, budget)
-        full = launch.rank_tokens(logits, budget, min(budget, 512), prune=False)
+        full = ranking.rank_tokens(logits, budget, min(budget, 512), prune=False)
         log_probs, tokens = reference.top_log_probs(logits, min(budget, 512))
         assert torch.equal(full.tokens.long(), tokens)
         torch.testing.assert_close(full.log_probs, log_probs, atol=1e-5, rtol=1e-5)
@@ -153,7 +153,7 @@ def test_many_rows_of_a_large_vocabulary(batch: int, budget: int) -> None:
     root = torch.arange(batch, device=DEVICE)
     for spread in (4.0, 0.0):
         logits = random_logits((batch, 15, 30011), spread, bf16, budget)
-        full = launch.rank_tokens(logits, budget, budget, prune=False)
+        full = ranking.rank_tokens(logits, budget, budget, prune=False)
         _, tokens = reference.top_log_probs(logits, budget)
         assert torch.equal(full.tokens.long(), tokens)
         want = reference.select(full.log_probs, full.tokens, root, budget)
@@ -209,7 +209,7 @@ def test_a_level_with_too_many_candidates_is_cut_exactly() -> None:
     logits = torch.full((1, 4, 40), -30.0, device=DEVICE)
     logits[:, :, 3:9] = 1.0
     root = torch.zeros(1, dtype=torch.int64, device=DEVICE)
-    full = launch.rank_tokens(logits, 60, 40, prune=False)
+    full = ranking.rank_tokens(logits, 60, 40, prune=False)
     full.floors.fill_(-math.inf)
     want = reference.select(full.log_probs, full.tokens, root, 60)
     assert differences(launch.select(full, root, 60), want) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -32,38 +32,28 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _tree_row(shape: str, sets: Sequence[torch.Tensor], budget: int, floor: float, goal: float | None) -> Row:
+    """One request's tree over logits [1, L, V] beside the peers; goal None: torch.topk's time."""
+    root = torch.zeros(1, dtype=torch.int64, device="cuda")
+    ours = graph_us([partial(tree_build, x, root, budget=budget) for x in sets])
+    topk = graph_us([partial(torch.topk, x, budget, dim=-1) for x in sets])
+    published = events_us([lambda: peers.published_build(sets[0], budget)], 7)
+    beside = {"published": published, "torch.topk": topk}
+    return Row("tree_build", shape, ours, beside, floor, topk if goal is None else goal)
+
+
 def build_rows() -> Iterator[Row]:
     """tree_build beside the published algorithm and torch.topk; on flat logits and over a small vocabulary, too."""
-    root = torch.zeros(1, dtype=torch.int64, device="cuda")
     floor = DEPTH * VOCAB * 2 / BYTES_PER_US
     peaked = [draft_logits(1, DEPTH, VOCAB, seed) for seed in range(4)]
     flat = [torch.randn(1, DEPTH, VOCAB, device="cuda").bfloat16() for _ in range(4)]
     for name, sets in (("", peaked), (", noise only", flat)):
         for budget in (16, 64, 256, 1024):
-            ours = graph_us([partial(tree_build, x, root, budget=budget) for x in sets])
-            topk = graph_us([partial(torch.topk, x, budget, dim=-1) for x in sets])
-            published = events_us([lambda: peers.published_build(sets[0], budget)], 7)
-            yield Row(
-                "tree_build",
-                f"[1, 15, 151936], B {budget}{name}",
-                ours,
-                {"published": published, "torch.topk": topk},
-                floor,
-                topk if budget <= 256 else 120.0,
-            )
+            goal = None if budget <= 256 else 120.0
+            yield _tree_row(f"[1, 15, 151936], B {budget}{name}", sets, budget, floor, goal)
     small = [(4 * torch.randn(1, DEPTH, SMALL_VOCAB, device="cuda")).bfloat16() for _ in range(4)]
     for budget in (16, 64, 127, 256):
-        ours = graph_us([partial(tree_build, x, root, budget=budget) for x in small])
-        topk = graph_us([partial(torch.topk, x, budget, dim=-1) for x in small])
-        published = events_us([lambda: peers.published_build(small[0], budget)], 7)
-        yield Row(
-            "tree_build",
-            f"[1, 15, 512], B {budget}",
-            ours,
-            {"published": published, "torch.topk": topk},
-            0.0,
-            12.0 * (budget == 64),
-        )
+        yield _tree_row(f"[1, 15, 512], B {budget}", small, budget, 0.0, 12.0 * (budget == 64))
     batch = draft_logits(32, DEPTH, VOCAB, 9)
     roots = torch.zeros(32, dtype=torch.int64, device="cuda")
     ours = graph_us([lambda: tree_build(batch, roots, budget=64)])

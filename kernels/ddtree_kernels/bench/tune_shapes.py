@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ddtree_kernels.bench.inputs import draft_logits
 from ddtree_kernels.bench.tune_pair import places
-from ddtree_kernels.ops.tree_build import launch, reference
+from ddtree_kernels.ops.tree_build import launch, ranking, reference
 from ddtree_kernels.ops.tree_build.tree import DraftTree
 from ddtree_kernels.ops.tree_build.tuning import Tuning
 
@@ -103,7 +103,7 @@ def wrong(shape: Shape, tuning: Tuning) -> str | None:
     sets, wanted = [inputs(shape, 1000 + seed) for seed in range(2)], []
     for x in sets:
         with poisoned():
-            full = launch.rank_tokens(x, shape.budget, min(shape.budget, shape.vocab), prune=False, tuning=tuning)
+            full = ranking.rank_tokens(x, shape.budget, min(shape.budget, shape.vocab), prune=False, tuning=tuning)
         log_probs, tokens = reference.top_log_probs(x, min(shape.budget, shape.vocab))
         if not torch.equal(full.tokens.long(), tokens):
             return "top tokens differ from the reference's"

@@ -14,7 +14,7 @@ from ddtree_kernels.ops.tree_accept import Accepted, tree_accept
 from ddtree_kernels.ops.tree_accept import reference as accept_reference
 from ddtree_kernels.ops.tree_attention import reference as attention_reference
 from ddtree_kernels.ops.tree_attention import tree_attention
-from ddtree_kernels.ops.tree_build import launch, tree_build
+from ddtree_kernels.ops.tree_build import ranking, tree_build
 from ddtree_kernels.ops.tree_build import reference as build_reference
 
 TOLERANCE = 4e-3  # of the norm, bfloat16 operands
@@ -26,7 +26,7 @@ def build(seed: int) -> str | None:
     for batch, budget, spine, vocab in [*shapes, (1, 64, False, 512), (2, 256, True, 512)]:
         logits = draft_logits(batch, 15, vocab, seed + budget)
         root = torch.arange(batch, device="cuda")
-        full = launch.rank_tokens(logits, budget, budget, prune=False)
+        full = ranking.rank_tokens(logits, budget, budget, prune=False)
         log_probs, tokens = build_reference.top_log_probs(logits, budget)
         if not torch.equal(full.tokens.long(), tokens):
             return f"budget {budget}: top tokens differ from the reference's"

@@ -12,7 +12,7 @@ from ddtree_kernels.gpu_check.plain import Wrong
 from ddtree_kernels.ops.kv_commit import reference as commit_reference
 from ddtree_kernels.ops.tree_accept import reference as accept_reference
 from ddtree_kernels.ops.tree_attention import reference as attention_reference
-from ddtree_kernels.ops.tree_build import launch
+from ddtree_kernels.ops.tree_build import ranking
 from ddtree_kernels.ops.tree_build import reference as build_reference
 from ddtree_kernels.ops.tree_build.tree import DraftTree
 
@@ -44,7 +44,7 @@ def _root() -> torch.Tensor:
 
 
 def _check_tree(tree: DraftTree, logits: torch.Tensor) -> None:
-    ranked = launch.rank_tokens(logits, BUDGET, BUDGET, prune=False)
+    ranked = ranking.rank_tokens(logits, BUDGET, BUDGET, prune=False)
     wanted = build_reference.select(ranked.log_probs, ranked.tokens, _root(), BUDGET, False)
     for field in dataclasses.fields(tree):
         if not torch.equal(getattr(tree, field.name), getattr(wanted, field.name)):
@@ -55,7 +55,7 @@ def build() -> str:
     """tree_build against its reference."""
     logits = _logits(1)
     _, tokens = build_reference.top_log_probs(logits, BUDGET)
-    if not torch.equal(launch.rank_tokens(logits, BUDGET, BUDGET, prune=False).tokens.long(), tokens):
+    if not torch.equal(ranking.rank_tokens(logits, BUDGET, BUDGET, prune=False).tokens.long(), tokens):
         raise Wrong("top tokens differ from the reference's")
     _check_tree(tree_build(logits, _root(), budget=BUDGET), logits)
     return f"budget {BUDGET} over {DEPTH} x {VOCABULARY} logits, the reference's tree"

@@ -87,7 +87,7 @@ def select(
 ) -> DraftTree:
     """The tree of every request: all prefixes above the floor, their order, their links; three launches.
 
-    chained: the launch before was rank_tokens's last and all are chained (ops/pdl.py).
+    chained: the launch before was ranking.rank_tokens's last and all are chained (ops/pdl.py).
     """
     batch, depth, k = ranked.log_probs.shape
     nodes, words = budget + 1, words_for(budget + 1)
@@ -271,18 +271,6 @@ def pop(
     return tree
 
 
-def rank_tokens(
-    logits: torch.Tensor,
-    budget: int,
-    k: int,
-    temperature: float = 1.0,
-    prune: bool = True,
-    tuning: Tuning = DEFAULT,
-) -> Ranked:
-    """As ranking.rank_tokens."""
-    return ranking.rank_tokens(logits, budget, k, temperature, prune, tuning.for_budget(budget))
-
-
 def tree_build(
     draft_logits: torch.Tensor,
     root_tokens: torch.Tensor,
@@ -304,7 +292,7 @@ def tree_build(
         return pop(ranked, root_tokens, budget, True, chained)
     if counted and budget <= tuning.grow:
         return grow(draft_logits, root_tokens, budget, k, spine, temperature, tuning)
-    ranked = rank_tokens(draft_logits, budget, k, temperature, tuning=tuning)
+    ranked = ranking.rank_tokens(draft_logits, budget, k, temperature, tuning=tuning)
     if popped:
         return pop(ranked, root_tokens, budget, False, chained)
     return select(ranked, root_tokens, budget, spine, chained)

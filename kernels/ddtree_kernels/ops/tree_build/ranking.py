@@ -67,7 +67,7 @@ def rank_tokens(
     Two launches for a small vocabulary, else five.
     """
     batch, depth, vocab = logits.shape
-    reach = budget if prune else EVERYTHING
+    tuning, reach = tuning.for_budget(budget), budget if prune else EVERYTHING
     if not tuning.counted(batch * depth, vocab):
         return _by_lists(logits, reach, k, temperature, tuning)
     ranked = unwritten(batch, depth, k, logits.device)
